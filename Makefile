@@ -1,0 +1,55 @@
+# The commands of the project; `make help` lists them.
+PYTHON ?= $(shell command -v /usr/bin/python3 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PROTOS := $(wildcard proto/kruntimes/pb/*.proto)
+
+.PHONY: help venv dev test check lint types contracts proto proto-check lock contract e2e bench clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kruntimes needs Python 3.11 or newer; set PYTHON=" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+venv: $(STAMP) ## the virtual environment, with everything that development needs
+
+dev: $(STAMP) ## the main job: start everything on this machine and call the example
+	$(BIN)/krt dev examples/hello
+
+test: $(STAMP) ## every test that needs no node
+	$(BIN)/python -m pytest
+
+check: $(STAMP) proto-check lint types contracts test ## what CI runs first
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+contracts: $(STAMP)
+	$(BIN)/lint-imports
+
+proto: $(STAMP) ## generate the code beside the .proto files
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=proto --grpc_python_out=proto --mypy_out=proto --mypy_grpc_out=proto $(PROTOS)
+
+proto-check: $(STAMP)
+	@$(BIN)/python proto/check.py
+
+lock: $(STAMP) ## resolve pyproject.toml anew
+	$(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 --all-extras pyproject.toml \
+		-o requirements.lock --no-header --no-annotate --no-emit-index-url --quiet
+
+bench-%: $(STAMP)
+	$(BIN)/python bench/$*.py
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

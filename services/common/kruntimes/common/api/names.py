@@ -1,0 +1,108 @@
+"""Names that more than one part must agree on: the API group, labels, signers, identities, paths.
+
+Source: design §4, §6, §8 and §13.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+GROUP = "kruntimes.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+RUNS = "runs"
+RUNTIMES = "runtimes"
+
+FINALIZER = f"{GROUP}/registration-cleanup"
+RUNTIME_LABEL = "runtime"
+TEMPLATE_HASH_LABEL = f"{GROUP}/template-hash"
+CAPACITY_ANNOTATION = f"{GROUP}/capacity."
+POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+READINESS_GATE = f"{GROUP}/RuntimedReady"
+RUNTIMED_SERVICE_ACCOUNT = "kruntimes-runtimed"
+CA_NAME = "kruntimes-ca"
+"""Name of the Secret with the CA's key (operator's namespace) and of the ConfigMap with its bundle (everywhere)."""
+CA_BUNDLE_KEY = "ca.crt"
+
+POD_NAME_EXTRA = "authentication.kubernetes.io/pod-name"
+POD_UID_EXTRA = "authentication.kubernetes.io/pod-uid"
+"""Keys of CertificateSigningRequest.spec.extra that the API server writes for a Pod-bound token."""
+
+INTERNAL_DOMAIN = "kruntimes.internal"
+
+INVOKE_PORT = 9443
+PEER_PORT = 9444
+METRICS_PORT = 9090
+RUNTIME_METRICS_PORT = 9092
+GATEWAY_PORT = 8443
+ENVOY_STATS_PORT = 9901
+ADS_PORT = 18000
+RUNTIME_SERVER_PORT = 9091
+
+
+class Role(StrEnum):
+    """A workload that carries a certificate; the role in a certificate's name decides who may call what."""
+
+    RUNTIMED = "runtimed"
+    GATEWAY = "gateway"
+    ROUTER = "router"
+
+
+SIGNERS: dict[str, Role] = {
+    f"{GROUP}/runtimed": Role.RUNTIMED,
+    f"{GROUP}/gateway": Role.GATEWAY,
+    f"{GROUP}/router": Role.ROUTER,
+}
+SERVING_SIGNER = f"{GROUP}/gateway-serving"
+
+
+def spiffe_id(*, trust_domain: str, namespace: str, role: Role, owner: str, pod_uid: str) -> str:
+    """The URI SAN of a workload; *owner* is the Runtime's or the release's name."""
+    return f"spiffe://{trust_domain}/ns/{namespace}/{role.value}/{owner}/pod/{pod_uid}"
+
+
+def pod_dns(*, pod_uid: str, role: Role) -> str:
+    """The DNS SAN of one Pod in one role, which Envoy and peers demand of whoever answers."""
+    return f"{pod_uid}.{role.value}.{INTERNAL_DOMAIN}"
+
+
+def runtime_dns(*, namespace: str, runtime: str) -> str:
+    """The DNS SAN that every runtimed of one Runtime carries, which the fallback demands."""
+    return f"{runtime}.{namespace}.runtime.{INTERNAL_DOMAIN}"
+
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_RUNTIME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_INVOKE = re.compile(rf"/v1/namespaces/({_LABEL})/runtimes/({_RUNTIME})/(functions|runs)/({_UUID}):invoke")
+_CANCEL = re.compile(
+    rf"/v1/namespaces/({_LABEL})/runtimes/({_RUNTIME})/(functions|runs)/({_UUID})/invocations/([!-~]{{1,128}}):cancel"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InvokePath:
+    """A parsed request path. canonical: it is the published spelling (`functions`, not the alias `runs`).
+
+    cancel: the id whose cancellation is asked for, or None for an invocation.
+    """
+
+    namespace: str
+    runtime: str
+    uid: str
+    canonical: bool
+    cancel: str | None = None
+
+
+def parse_path(path: str) -> InvokePath | None:
+    """Reads an invoke or cancel path; None where it is not of the form (a query string is not)."""
+    if match := _INVOKE.fullmatch(path):
+        return InvokePath(match[1], match[2], match[4], match[3] == "functions")
+    if match := _CANCEL.fullmatch(path):
+        return InvokePath(match[1], match[2], match[4], match[3] == "functions", match[5])
+    return None
+
+
+def invoke_path(*, namespace: str, runtime: str, uid: str) -> str:
+    """The canonical path of a function, as `status.endpoint.url` publishes it and Envoy's routes match it."""
+    return f"/v1/namespaces/{namespace}/runtimes/{runtime}/functions/{uid}:invoke"
