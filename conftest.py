@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-LAUNCHER = Path(os.environ.get("KRUNTIMES_TEST_CLUSTER", Path(__file__).parent.parent / "shared" / "cluster" / "cluster"))
+LAUNCHER = Path(
+    os.environ.get("KRUNTIMES_TEST_CLUSTER", Path(__file__).parent.parent / "shared" / "cluster" / "cluster")
+)
 START_SECONDS = 180
 """A control plane is up in ten seconds; on a busy machine it may take longer, and never more than this."""
 
@@ -33,8 +35,13 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
         shell = subprocess.run(
             ["sh", "-c", f'eval "$("$0" env --name {name})" && printf %s "$KUBECONFIG"', LAUNCHER],
-            check=True, timeout=START_SECONDS, capture_output=True, text=True,
+            check=True,
+            timeout=START_SECONDS,
+            capture_output=True,
+            text=True,
         )
         yield Path(shell.stdout)
     finally:
-        subprocess.run([LAUNCHER, "down", "--name", name], check=False, timeout=START_SECONDS, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [LAUNCHER, "down", "--name", name], check=False, timeout=START_SECONDS, stdout=subprocess.DEVNULL
+        )

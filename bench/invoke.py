@@ -99,12 +99,33 @@ class Anchors:
     def __init__(self, folder: Path, envoy: str) -> None:
         self.direct, self.proxied, bare = free_port(), free_port(), free_port()
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
-             "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
-             "-keyout", folder / "tls.key", "-out", folder / "tls.crt"], check=True, capture_output=True,
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-days",
+                "1",
+                "-subj",
+                "/CN=127.0.0.1",
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+                "-keyout",
+                folder / "tls.key",
+                "-out",
+                folder / "tls.crt",
+            ],
+            check=True,
+            capture_output=True,
         )
-        actions = [("direct", self.direct, "direct_response: {status: 200, body: {inline_string: ok}}"),
-                   ("proxied", self.proxied, "route: {cluster: bare}")]
+        actions = [
+            ("direct", self.direct, "direct_response: {status: 200, body: {inline_string: ok}}"),
+            ("proxied", self.proxied, "route: {cluster: bare}"),
+        ]
         listeners = "".join(LISTENER.format(name=n, port=p, action=a, folder=folder) for n, p, a in actions)
         (folder / "envoy.yaml").write_text(ANCHORS.format(listeners=listeners, bare=bare))
         self.tls = ssl.create_default_context(cafile=folder / "tls.crt")
@@ -112,7 +133,8 @@ class Anchors:
         self.processes = {
             "upstream": subprocess.Popen([sys.executable, "-c", UPSTREAM, str(bare)], **quiet),  # type: ignore[call-overload]
             "envoy": subprocess.Popen(  # type: ignore[call-overload]
-                [envoy, "-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"], **quiet),
+                [envoy, "-c", folder / "envoy.yaml", "--concurrency", "1", "--disable-hot-restart"], **quiet
+            ),
         }
         for port in (self.direct, self.proxied):
             self._wait(port)
@@ -139,8 +161,12 @@ class Anchors:
 def part_of(command: str) -> str | None:
     """Which part of the path a process of `krt dev` is; None for those that take no part in a call."""
     names = {
-        "kruntimes.authz": "authz", "kruntimes.runtimed": "runtimed", "kruntimes.runtime.host": "host processes",
-        "kruntimes.runtime": "Runtime Server", "envoy": "Envoy", "kruntimes.router": "router",
+        "kruntimes.authz": "authz",
+        "kruntimes.runtimed": "runtimed",
+        "kruntimes.runtime.host": "host processes",
+        "kruntimes.runtime": "Runtime Server",
+        "envoy": "Envoy",
+        "kruntimes.router": "router",
         "kruntimes.controller": "operator",
     }
     return next((part for name, part in names.items() if name in command), None)
@@ -194,8 +220,17 @@ async def measure(gateway: Gateway, runs: list[dict[str, object]], anchors: Anch
     for name in kinds:
         ratio = None if name == anchor else median(one[name], 0.5) / median(one[anchor], 0.5)
         whole = name == "whole path"
-        rows.append(Row(f"{name}, c=1 p50", median(one[name], 0.5) * 1e6, "µs", anchor, ratio,
-                        f"≤{AIM_P50}×" if whole else None, bool(ratio and ratio <= AIM_P50) if whole else None))
+        rows.append(
+            Row(
+                f"{name}, c=1 p50",
+                median(one[name], 0.5) * 1e6,
+                "µs",
+                anchor,
+                ratio,
+                f"≤{AIM_P50}×" if whole else None,
+                bool(ratio and ratio <= AIM_P50) if whole else None,
+            )
+        )
         rows.append(Row(f"{name}, c=1 p99", median(one[name], 0.99) * 1e6, "µs"))
         rate = statistics.median(load.rate for load in many_at_once[name])
         other = statistics.median(load.rate for load in many_at_once[anchor])
@@ -230,8 +265,11 @@ def main() -> int:
 
     binary = str(Path(next(iter(envoy.__path__))) / "_bin" / "envoy")
     environment = {**os.environ, "BENCH_ENVOY": binary}
-    print(f"# Python {sys.version.split()[0]} ({os.path.realpath(sys.executable)}), {os.cpu_count()} cores, "
-          f"{ROUNDS} rounds of {SECONDS:.0f} s", flush=True)
+    print(
+        f"# Python {sys.version.split()[0]} ({os.path.realpath(sys.executable)}), {os.cpu_count()} cores, "
+        f"{ROUNDS} rounds of {SECONDS:.0f} s",
+        flush=True,
+    )
     krt = Path(sys.executable).with_name("krt")
     with subprocess.Popen(
         [krt, "dev", str(HERE / "runtimes"), "--", sys.executable, __file__, "--inside"], env=environment

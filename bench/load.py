@@ -97,7 +97,10 @@ async def drive(host: str, port: int, tls: ssl.SSLContext | None, requests: Sequ
     made = [
         await loop.create_connection(
             lambda request=request: _Connection(request, load, began + seconds),  # type: ignore[misc]
-            host, port, ssl=tls, server_hostname=host if tls else None,
+            host,
+            port,
+            ssl=tls,
+            server_hostname=host if tls else None,
         )
         for request in requests
     ]

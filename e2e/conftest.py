@@ -46,7 +46,9 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with open(folder / "output", "wb") as output:
         process = subprocess.Popen(
             [krt, "dev", "--control-plane", control_plane, "--", *command],
-            stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
 
         def ready() -> bool:

@@ -76,8 +76,9 @@ class Api:
 
     # ------------------------------------------------------------ Runs
 
-    def declare(self, name: str, source: str, *, handler: str, runtime: str = "python", namespace: str = "default",
-                **spec: Any) -> dict[str, Any]:
+    def declare(
+        self, name: str, source: str, *, handler: str, runtime: str = "python", namespace: str = "default", **spec: Any
+    ) -> dict[str, Any]:
         """Creates a function Run with an inline source; `function` in *spec* adds to its mode."""
         suffix = "sh" if runtime == "bash" else "py"
         function = {"handler": handler, **spec.pop("function", {})}
@@ -121,8 +122,15 @@ class Api:
         eventually(f"Run {name} deleted", lambda: self.run(name, namespace) is None)
 
     @contextmanager
-    def function(self, source: str, *, handler: str = "case.handler", runtime: str = "python",
-                 namespace: str = "default", **spec: Any) -> Iterator[dict[str, Any]]:
+    def function(
+        self,
+        source: str,
+        *,
+        handler: str = "case.handler",
+        runtime: str = "python",
+        namespace: str = "default",
+        **spec: Any,
+    ) -> Iterator[dict[str, Any]]:
         """A function that is Ready, and deleted at the end."""
         name = f"t-{uuid.uuid4().hex[:10]}"
         self.declare(name, source, handler=handler, runtime=runtime, namespace=namespace, **spec)
@@ -140,14 +148,16 @@ class Api:
             self.call("POST", f"{core}/serviceaccounts", {"metadata": {"name": name}})
             if rules:
                 self.call("POST", f"{rbac}/roles", {"metadata": {"name": name}, "rules": rules})
-                self.call("POST", f"{rbac}/rolebindings", {
-                    "metadata": {"name": name},
-                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-                    "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
-                })
-        made = self.call(
-            "POST", f"{core}/serviceaccounts/{name}/token", {"spec": {"expirationSeconds": seconds}}
-        )
+                self.call(
+                    "POST",
+                    f"{rbac}/rolebindings",
+                    {
+                        "metadata": {"name": name},
+                        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+                        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+                    },
+                )
+        made = self.call("POST", f"{core}/serviceaccounts/{name}/token", {"spec": {"expirationSeconds": seconds}})
         token: str = made["status"]["token"]
         return token
 
@@ -173,13 +183,18 @@ class Gateway:
 def path_of(run: Mapping[str, Any]) -> str:
     """The canonical invoke path, made from the Run's own fields rather than from its endpoint."""
     meta = run["metadata"]
-    return (
-        f"/v1/namespaces/{meta['namespace']}/runtimes/{run['spec']['runtime']}/functions/{meta['uid']}:invoke"
-    )
+    return f"/v1/namespaces/{meta['namespace']}/runtimes/{run['spec']['runtime']}/functions/{meta['uid']}:invoke"
 
 
-def check_error(answer: httpx.Response, status: int, outcome: str, *, reason: str | None = None,
-                component: str | None = None, retry_after: bool = False) -> dict[str, Any]:
+def check_error(
+    answer: httpx.Response,
+    status: int,
+    outcome: str,
+    *,
+    reason: str | None = None,
+    component: str | None = None,
+    retry_after: bool = False,
+) -> dict[str, Any]:
     """Asserts everything that design §6 promises of an error: status, headers and the one JSON document."""
     assert answer.status_code == status, f"{answer.status_code} instead of {status}: {answer.text[:500]}"
     assert answer.headers["content-type"].startswith("application/json"), answer.headers

@@ -15,7 +15,9 @@ def main() -> int:
         outputs = [f"--{kind}_out={folder}" for kind in ("python", "grpc_python", "mypy", "mypy_grpc")]
         subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{HERE}", *outputs, *protos], check=True)
         made = {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*_pb2*")}
-    kept = {path.relative_to(HERE): path.read_bytes() for path in HERE.rglob("*_pb2*") if path.suffix in (".py", ".pyi")}
+    kept = {
+        path.relative_to(HERE): path.read_bytes() for path in HERE.rglob("*_pb2*") if path.suffix in (".py", ".pyi")
+    }
     stale = sorted(str(name) for name in made.keys() | kept.keys() if made.get(name) != kept.get(name))
     for name in stale:
         print(f"proto/{name} is not current: run make proto", file=sys.stderr)

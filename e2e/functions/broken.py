@@ -1,0 +1,7 @@
+"""Cannot be imported."""
+
+import json
+
+
+def handler(event)
+    return json.dumps(event)
