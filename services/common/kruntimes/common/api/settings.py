@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Self
 
 import msgspec
-
 from kruntimes.common.api.outcomes import DEFAULT_DEADLINE_SECONDS, MAX_DEADLINE_SECONDS
 
 PREFIX = "KRUNTIMES_"
@@ -92,7 +91,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if missing:
             raise SettingsError(f"missing in the environment: {', '.join(missing)}")
         return self
-
 
 
 def _read(kind: object, text: str) -> object:

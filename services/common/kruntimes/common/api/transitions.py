@@ -31,9 +31,7 @@ class Transition:
 
 
 def _row(sources: tuple[Phase, ...], event: str, writer: Writer, target: Phase, *reasons: Reason) -> Transition:
-    return Transition(
-        sources=frozenset(sources), event=event, writer=writer, target=target, reasons=frozenset(reasons)
-    )
+    return Transition(sources=frozenset(sources), event=event, writer=writer, target=target, reasons=frozenset(reasons))
 
 
 _HELD = (Phase.SCHEDULED, Phase.RUNNING, Phase.READY)
@@ -49,7 +47,10 @@ _REGISTRATION = (
 TRANSITIONS: tuple[Transition, ...] = (
     _row((Phase.PENDING,), "cancel requested", Writer.SCHEDULER, Phase.CANCELLED, Reason.CANCELLED),
     _row(
-        (Phase.PENDING,), "lifetime over while waiting for a retry", Writer.SCHEDULER, Phase.TIMEOUT,
+        (Phase.PENDING,),
+        "lifetime over while waiting for a retry",
+        Writer.SCHEDULER,
+        Phase.TIMEOUT,
         Reason.LIFETIME_TIMEOUT,
     ),
     _row((Phase.PENDING,), "a Pod has capacity", Writer.SCHEDULER, Phase.SCHEDULED, Reason.SCHEDULED),
@@ -57,7 +58,10 @@ TRANSITIONS: tuple[Transition, ...] = (
     _row((Phase.SCHEDULED,), "claimed", Writer.RUNTIMED, Phase.RUNNING, Reason.PREPARING),
     _row((Phase.RUNNING,), "function registered", Writer.RUNTIMED, Phase.READY, Reason.FUNCTION_REGISTERED),
     _row(
-        (Phase.RUNNING, Phase.READY), "Runtime Server forgot the registration", Writer.RUNTIMED, Phase.RUNNING,
+        (Phase.RUNNING, Phase.READY),
+        "Runtime Server forgot the registration",
+        Writer.RUNTIMED,
+        Phase.RUNNING,
         Reason.REGISTERING,
     ),
     _row(_LIVE, "registration failed, attempts left", Writer.RUNTIMED, Phase.PENDING, *_REGISTRATION),
@@ -72,12 +76,18 @@ TRANSITIONS: tuple[Transition, ...] = (
     _row((Phase.RUNNING,), "task failed, attempts exhausted", Writer.RUNTIMED, Phase.FAILED, Reason.RETRIES_EXHAUSTED),
     _row(_HELD, "Runtime Pod lost and fenced, attempts left", Writer.OPERATOR, Phase.PENDING, *_FENCES),
     _row(
-        _HELD, "Runtime Pod lost and fenced, attempts exhausted", Writer.OPERATOR, Phase.FAILED,
+        _HELD,
+        "Runtime Pod lost and fenced, attempts exhausted",
+        Writer.OPERATOR,
+        Phase.FAILED,
         Reason.RETRIES_EXHAUSTED,
     ),
     _row(_HELD, "Runtime Pod lost and fenced, cancelled meanwhile", Writer.OPERATOR, Phase.CANCELLED, Reason.CANCELLED),
     _row(
-        _HELD, "Runtime Pod lost and fenced, lifetime over meanwhile", Writer.OPERATOR, Phase.TIMEOUT,
+        _HELD,
+        "Runtime Pod lost and fenced, lifetime over meanwhile",
+        Writer.OPERATOR,
+        Phase.TIMEOUT,
         Reason.LIFETIME_TIMEOUT,
     ),
 )

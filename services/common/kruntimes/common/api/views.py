@@ -8,7 +8,6 @@ API's defaults. Times stay strings (`clock.parse` reads them where they are need
 from typing import Any
 
 import msgspec
-
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import RUNTIME_LABEL
 from kruntimes.common.api.phases import PhaseClass, classify
@@ -192,10 +191,7 @@ class Run(View):
         """Phase Ready and condition Ready=True and not being deleted: it may be invoked."""
         held = condition(self.status.conditions, "Ready")
         return (
-            self.status.phase == "Ready"
-            and held is not None
-            and held.status == "True"
-            and not self.metadata.deleting
+            self.status.phase == "Ready" and held is not None and held.status == "True" and not self.metadata.deleting
         )
 
 
@@ -234,10 +230,7 @@ class RouteRun(View):
         """As `Run.ready`."""
         held = condition(self.status.conditions, "Ready")
         return (
-            self.status.phase == "Ready"
-            and held is not None
-            and held.status == "True"
-            and not self.metadata.deleting
+            self.status.phase == "Ready" and held is not None and held.status == "True" and not self.metadata.deleting
         )
 
 
