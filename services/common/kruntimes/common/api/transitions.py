@@ -102,7 +102,7 @@ def check(source: Phase, target: Phase, writer: Writer) -> None:
 
     Staying in a phase (a condition or a message changed) is allowed in every phase that is not terminal.
     """
-    if source == target and source in _HELD + (Phase.PENDING,):
+    if source == target and source in (*_HELD, Phase.PENDING):
         return
     for row in TRANSITIONS:
         if row.writer is writer and row.target is target and source in row.sources:

@@ -5,19 +5,22 @@ Decode with `msgspec.json.decode(data, type=View)`; unknown fields are ignored, 
 API's defaults. Times stay strings (`clock.parse` reads them where they are needed).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from kruntimes.common.api import durations, quantities
 from kruntimes.common.api.epoch import Epoch
-from kruntimes.common.api.names import RUNTIME_LABEL
-from kruntimes.common.api.phases import PhaseClass, classify
+from kruntimes.common.api.names import CAPACITY_ANNOTATION, RUNTIME_LABEL
+from kruntimes.common.api.phases import Phase, PhaseClass, classify
+from kruntimes.common.api.reasons import RunCondition
 
 
 class View(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Base of every view: immutable, camelCase on the wire."""
 
 
-class OwnerReference(View):
+class OwnerReference(View, frozen=True):
     """metadata.ownerReferences[]."""
 
     api_version: str = ""
@@ -27,7 +30,7 @@ class OwnerReference(View):
     controller: bool = False
 
 
-class Meta(View):
+class Meta(View, frozen=True):
     """metadata, as far as anyone here reads it."""
 
     name: str = ""
@@ -53,13 +56,13 @@ class Meta(View):
         return self.deletion_timestamp is not None
 
 
-class Object(View):
+class Object(View, frozen=True):
     """Any object of which only the metadata matters (`PartialObjectMetadata`)."""
 
     metadata: Meta = Meta()
 
 
-class Condition(View):
+class Condition(View, frozen=True):
     """status.conditions[] in the form of metav1.Condition."""
 
     type: str = ""
@@ -78,7 +81,7 @@ def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
 # ---------------------------------------------------------------- Run
 
 
-class Source(View):
+class Source(View, frozen=True):
     """Run.spec.source."""
 
     inline: str | None = None
@@ -87,14 +90,14 @@ class Source(View):
     commit_sha: str | None = msgspec.field(default=None, name="commitSHA")
 
 
-class TaskMode(View):
+class TaskMode(View, frozen=True):
     """Run.spec.mode.task."""
 
     entrypoint: str = ""
     args: tuple[str, ...] = ()
 
 
-class FunctionMode(View):
+class FunctionMode(View, frozen=True):
     """Run.spec.mode.function."""
 
     handler: str = ""
@@ -102,35 +105,40 @@ class FunctionMode(View):
     isolation: str = "Worker"
 
 
-class Mode(View):
+class Mode(View, frozen=True):
     """Run.spec.mode: exactly one of the two."""
 
     task: TaskMode | None = None
     function: FunctionMode | None = None
 
 
-class EnvVar(View):
+class EnvVar(View, frozen=True):
     """Run.spec.env[]; `valueFrom` is refused by the schema."""
 
     name: str = ""
     value: str = ""
 
 
-class RetryPolicy(View):
+class RetryPolicy(View, frozen=True):
     """Run.spec.retryPolicy."""
 
     max_attempts: int = 1
     backoff: str = "0s"
     retryable_reasons: tuple[str, ...] = ()
 
+    @property
+    def backoff_seconds(self) -> float:
+        """The base of the back-off, in seconds."""
+        return durations.seconds(self.backoff)
 
-class Resources(View):
-    """Run.spec.resources and Runtime.spec.capacity: logical resources, whole numbers (`runs` first of all)."""
+
+class Resources(View, frozen=True):
+    """Run.spec.resources as written; `RunSpec.requests` gives the numbers."""
 
     requests: dict[str, str | int] = {}
 
 
-class RunSpec(View):
+class RunSpec(View, frozen=True):
     """Run.spec, whole."""
 
     runtime: str = ""
@@ -143,8 +151,18 @@ class RunSpec(View):
     ttl_seconds_after_finished: int | None = None
     resources: Resources = Resources()
 
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """What the Run takes of its Pod's capacity; always at least one of `runs`."""
+        return quantities.requests(self.resources.requests)
 
-class Endpoint(View):
+    @property
+    def timeout_seconds(self) -> float | None:
+        """The longest life from startTime on, in seconds; None where there is no bound."""
+        return None if self.timeout is None else durations.seconds(self.timeout)
+
+
+class Endpoint(View, frozen=True):
     """Run.status.endpoint; ca_bundle is base64 of PEM, as it stands in JSON."""
 
     protocol: str = "HTTPS"
@@ -152,7 +170,7 @@ class Endpoint(View):
     ca_bundle: str | None = None
 
 
-class RunStatus(View):
+class RunStatus(View, frozen=True):
     """Run.status, whole."""
 
     phase: str = ""
@@ -167,7 +185,7 @@ class RunStatus(View):
     conditions: tuple[Condition, ...] = ()
 
 
-class Run(View):
+class Run(View, frozen=True):
     """A Run, whole: for lifecycle decisions."""
 
     metadata: Meta = Meta()
@@ -182,26 +200,21 @@ class Run(View):
     @property
     def epoch(self) -> Epoch | None:
         """The epoch of its registration; None where it is not assigned or was never claimed."""
-        if not self.status.assigned_pod_uid or self.status.attempt < 1:
-            return None
-        return Epoch(self.metadata.uid, self.status.attempt, self.status.assigned_pod_uid)
+        return _epoch(self.metadata, self.status)
 
     @property
     def ready(self) -> bool:
         """Phase Ready and condition Ready=True and not being deleted: it may be invoked."""
-        held = condition(self.status.conditions, "Ready")
-        return (
-            self.status.phase == "Ready" and held is not None and held.status == "True" and not self.metadata.deleting
-        )
+        return _ready(self.metadata, self.status)
 
 
-class RouteSpec(View):
+class RouteSpec(View, frozen=True):
     """The part of Run.spec that routing needs: not the source, of up to 256 KiB."""
 
     runtime: str = ""
 
 
-class RouteStatus(View):
+class RouteStatus(View, frozen=True):
     """The part of Run.status that routing needs."""
 
     phase: str = ""
@@ -211,7 +224,7 @@ class RouteStatus(View):
     conditions: tuple[Condition, ...] = ()
 
 
-class RouteRun(View):
+class RouteRun(View, frozen=True):
     """A Run as the router and the ownership cache of runtimed see it."""
 
     metadata: Meta = Meta()
@@ -221,29 +234,35 @@ class RouteRun(View):
     @property
     def epoch(self) -> Epoch | None:
         """As `Run.epoch`."""
-        if not self.status.assigned_pod_uid or self.status.attempt < 1:
-            return None
-        return Epoch(self.metadata.uid, self.status.attempt, self.status.assigned_pod_uid)
+        return _epoch(self.metadata, self.status)
 
     @property
     def ready(self) -> bool:
         """As `Run.ready`."""
-        held = condition(self.status.conditions, "Ready")
-        return (
-            self.status.phase == "Ready" and held is not None and held.status == "True" and not self.metadata.deleting
-        )
+        return _ready(self.metadata, self.status)
+
+
+def _epoch(metadata: Meta, status: RunStatus | RouteStatus) -> Epoch | None:
+    if not status.assigned_pod_uid or status.attempt < 1:
+        return None
+    return Epoch(metadata.uid, status.attempt, status.assigned_pod_uid)
+
+
+def _ready(metadata: Meta, status: RunStatus | RouteStatus) -> bool:
+    held = condition(status.conditions, RunCondition.READY)
+    return status.phase == Phase.READY and held is not None and held.status == "True" and not metadata.deleting
 
 
 # ---------------------------------------------------------------- Runtime
 
 
-class Capacity(View):
+class Capacity(View, frozen=True):
     """Runtime.spec.capacity."""
 
     resources: dict[str, str | int] = msgspec.field(default_factory=lambda: {"runs": "2"})
 
 
-class RuntimeSpec(View):
+class RuntimeSpec(View, frozen=True):
     """Runtime.spec; template and workspace stay plain JSON, since they are passed on and not read."""
 
     template: dict[str, Any] = {}
@@ -253,15 +272,20 @@ class RuntimeSpec(View):
     capacity: Capacity = Capacity()
     workspace: dict[str, Any] | None = None
 
+    @property
+    def offers(self) -> Mapping[str, int]:
+        """What one of its Pods offers to Runs; two of `runs` unless the Runtime says otherwise."""
+        return quantities.capacity(self.capacity.resources)
 
-class RuntimeStatus(View):
+
+class RuntimeStatus(View, frozen=True):
     """Runtime.status."""
 
     ready_replicas: int = 0
     conditions: tuple[Condition, ...] = ()
 
 
-class Runtime(View):
+class Runtime(View, frozen=True):
     """A Runtime, whole."""
 
     metadata: Meta = Meta()
@@ -272,14 +296,14 @@ class Runtime(View):
 # ---------------------------------------------------------------- Kubernetes' own
 
 
-class PodSpec(View):
+class PodSpec(View, frozen=True):
     """The part of Pod.spec that is read outside the node."""
 
     node_name: str = ""
     service_account_name: str = ""
 
 
-class PodStatus(View):
+class PodStatus(View, frozen=True):
     """Pod.status."""
 
     phase: str = ""
@@ -287,7 +311,7 @@ class PodStatus(View):
     conditions: tuple[Condition, ...] = ()
 
 
-class Pod(View):
+class Pod(View, frozen=True):
     """A Pod as scheduler, router and signer see it."""
 
     metadata: Meta = Meta()
@@ -300,13 +324,22 @@ class Pod(View):
         return self.metadata.labels.get(RUNTIME_LABEL, "")
 
     @property
+    def capacity(self) -> Mapping[str, int]:
+        """What it offers to Runs, from its annotations; raises ValueError where one is not a whole number."""
+        return {
+            name.removeprefix(CAPACITY_ANNOTATION): quantities.parse(value)
+            for name, value in self.metadata.annotations.items()
+            if name.startswith(CAPACITY_ANNOTATION)
+        }
+
+    @property
     def ready(self) -> bool:
         """Condition Ready=True and not being deleted."""
         held = condition(self.status.conditions, "Ready")
         return held is not None and held.status == "True" and not self.metadata.deleting
 
 
-class LeaseSpec(View):
+class LeaseSpec(View, frozen=True):
     """Lease.spec."""
 
     holder_identity: str = ""
@@ -316,14 +349,14 @@ class LeaseSpec(View):
     lease_transitions: int = 0
 
 
-class Lease(View):
+class Lease(View, frozen=True):
     """A coordination.k8s.io Lease: a runtimed's heartbeat or the operator's election."""
 
     metadata: Meta = Meta()
     spec: LeaseSpec = LeaseSpec()
 
 
-class CSRSpec(View):
+class CSRSpec(View, frozen=True):
     """CertificateSigningRequest.spec; request is base64 of PEM."""
 
     request: str = ""
@@ -334,14 +367,14 @@ class CSRSpec(View):
     expiration_seconds: int | None = None
 
 
-class CSRStatus(View):
+class CSRStatus(View, frozen=True):
     """CertificateSigningRequest.status; certificate is base64 of PEM."""
 
     certificate: str = ""
     conditions: tuple[Condition, ...] = ()
 
 
-class CSR(View):
+class CSR(View, frozen=True):
     """A certificates.k8s.io CertificateSigningRequest."""
 
     metadata: Meta = Meta()
