@@ -6,6 +6,9 @@ Source: design §4, §6, §8 and §13.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import quote, unquote
+
+from kruntimes.common.api.outcomes import MAX_INVOCATION_ID_BYTES, valid_invocation_id
 
 GROUP = "kruntimes.io"
 VERSION = "v1alpha1"
@@ -20,6 +23,10 @@ CAPACITY_ANNOTATION = f"{GROUP}/capacity."
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 READINESS_GATE = f"{GROUP}/RuntimedReady"
 RUNTIMED_SERVICE_ACCOUNT = "kruntimes-runtimed"
+RUNTIMED_ROLE = "kruntimes-runtimed"
+"""The ClusterRole that the operator binds, in each namespace with a Runtime, to its Pods' ServiceAccounts."""
+CSR_ROLE = "kruntimes-csr"
+"""The ClusterRole for asking for a certificate: requests are cluster-scoped, so it is bound cluster-wide."""
 CA_NAME = "kruntimes-ca"
 """Name of the Secret with the CA's key (operator's namespace) and of the ConfigMap with its bundle (everywhere)."""
 CA_BUNDLE_KEY = "ca.crt"
@@ -74,17 +81,19 @@ def runtime_dns(*, namespace: str, runtime: str) -> str:
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _RUNTIME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_INVOKE = re.compile(rf"/v1/namespaces/({_LABEL})/runtimes/({_RUNTIME})/(functions|runs)/({_UUID}):invoke")
-_CANCEL = re.compile(
-    rf"/v1/namespaces/({_LABEL})/runtimes/({_RUNTIME})/(functions|runs)/({_UUID})/invocations/([!-~]{{1,128}}):cancel"
-)
+_SEGMENT_SAFE = "!$&'()*+,;=:@"
+"""What RFC 3986 lets stand for itself in a path segment, beside letters, digits and `-._~`."""
+_ID = rf"(?:[-A-Za-z0-9._~{re.escape(_SEGMENT_SAFE)}]|%[0-9A-Fa-f]{{2}}){{1,{3 * MAX_INVOCATION_ID_BYTES}}}"
+_FUNCTION = rf"/v1/namespaces/({_LABEL})/runtimes/({_RUNTIME})/(functions|runs)/({_UUID})"
+_INVOKE = re.compile(rf"{_FUNCTION}:invoke")
+_CANCEL = re.compile(rf"{_FUNCTION}/invocations/({_ID}):cancel")
 
 
 @dataclass(frozen=True, slots=True)
 class InvokePath:
     """A parsed request path. canonical: it is the published spelling (`functions`, not the alias `runs`).
 
-    cancel: the id whose cancellation is asked for, or None for an invocation.
+    cancel: the id of the invocation whose end is asked for, decoded; None where one is to begin.
     """
 
     namespace: str
@@ -95,14 +104,27 @@ class InvokePath:
 
 
 def parse_path(path: str) -> InvokePath | None:
-    """Reads an invoke or cancel path; None where it is not of the form (a query string is not)."""
+    """Reads the path of a request as it came, still percent-encoded; None where it is not of a published form.
+
+    Only the id of an invocation may be percent-encoded. A query string, a dot segment, an upper-case UID or
+    namespace, and every other spelling of the same thing are of another form: what is authorized, what is
+    routed and what is invoked must be one string.
+    """
     if match := _INVOKE.fullmatch(path):
         return InvokePath(match[1], match[2], match[4], match[3] == "functions")
     if match := _CANCEL.fullmatch(path):
-        return InvokePath(match[1], match[2], match[4], match[3] == "functions", match[5])
+        invocation = unquote(match[5], encoding="latin-1")
+        if valid_invocation_id(invocation):
+            return InvokePath(match[1], match[2], match[4], match[3] == "functions", invocation)
     return None
 
 
 def invoke_path(*, namespace: str, runtime: str, uid: str) -> str:
     """The canonical path of a function, as `status.endpoint.url` publishes it and Envoy's routes match it."""
     return f"/v1/namespaces/{namespace}/runtimes/{runtime}/functions/{uid}:invoke"
+
+
+def cancel_path(*, namespace: str, runtime: str, uid: str, invocation: str) -> str:
+    """The canonical path that cancels one invocation by its id."""
+    base = invoke_path(namespace=namespace, runtime=runtime, uid=uid).removesuffix(":invoke")
+    return f"{base}/invocations/{quote(invocation, safe=_SEGMENT_SAFE)}:cancel"

@@ -102,7 +102,7 @@ class Failure:
             headers[INVOCATION_ID] = self.invocation_id
         if self.retry_after is not None:
             headers[RETRY_AFTER] = str(self.retry_after)
-        return headers
+        return headers | _STATUS_HEADERS.get(self.kind.status, {})
 
     def body(self) -> bytes:
         """The JSON error document."""
@@ -121,6 +121,8 @@ class Failure:
         )
 
 
+_STATUS_HEADERS = {401: {"www-authenticate": "Bearer"}, 405: {"allow": "POST"}}
+"""What RFC 9110 demands beside these statuses."""
 _encode = msgspec.json.Encoder().encode
 
 

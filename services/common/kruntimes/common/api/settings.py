@@ -13,6 +13,7 @@ import msgspec
 from kruntimes.common.api.outcomes import DEFAULT_DEADLINE_SECONDS, MAX_DEADLINE_SECONDS
 
 PREFIX = "KRUNTIMES_"
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _SERVICE_LINK = re.compile(r".*(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 """Variables that Kubernetes adds for each Service; a Service `kruntimes-gateway` makes KRUNTIMES_GATEWAY_PORT."""
 
@@ -79,6 +80,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             except ValueError as error:
                 raise SettingsError(f"{name}: {error}") from None
         settings = cls(**values)  # type: ignore[arg-type]
+        if settings.log_level not in LOG_LEVELS:
+            raise SettingsError(f"{PREFIX}LOG_LEVEL must be one of {', '.join(LOG_LEVELS)}")
         if not 0 < settings.default_timeout <= settings.max_timeout:
             raise SettingsError(f"{PREFIX}DEFAULT_TIMEOUT must lie above 0 and not above {PREFIX}MAX_TIMEOUT")
         if settings.gateway_url and not re.fullmatch(r"https://[^/?#\s]+", settings.gateway_url):
