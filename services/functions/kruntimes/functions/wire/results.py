@@ -1,0 +1,92 @@
+"""The decoder of what the called side sends in LINK mode: results of declared length, and progress (design §13).
+
+Only a process of ours, or a host that runs a user's code, writes this stream, so anything unexpected is a
+Violation and ends it: a result that could be half another's must never be given to a caller.
+"""
+
+from kruntimes.functions.wire.commands import PROGRESS, RESULT_BEGIN, RESULT_END
+from kruntimes.functions.wire.events import Progress, Result, ResultEvent, Violation
+from kruntimes.functions.wire.fields import FieldError, number, split, valid_uid
+from kruntimes.functions.wire.inbox import Inbox
+from kruntimes.functions.wire.limits import LINK_LIMITS, WireLimits
+
+_END = b"\n" + RESULT_END.encode() + b"\n"
+_CODES = range(100, 600)
+
+
+class ResultDecoder:
+    """Takes bytes as they come, gives results and progress; after a Violation it stays silent."""
+
+    def __init__(self, limits: WireLimits = LINK_LIMITS) -> None:
+        self._limits = limits
+        self._inbox = Inbox()
+        self._head: tuple[Result, int, int] | None = None
+        self._dead = False
+
+    def feed(self, data: bytes) -> list[ResultEvent]:
+        """Reads *data* and returns what it completed, in order."""
+        if self._dead:
+            return []
+        self._inbox.push(data)
+        events: list[ResultEvent] = []
+        try:
+            while (event := self._next()) is not None:
+                events.append(event)
+        except FieldError as error:
+            self._dead = True
+            self._inbox = Inbox()
+            events.append(Violation(str(error)))
+        return events
+
+    def _next(self) -> ResultEvent | None:
+        if self._head is None:
+            line = self._inbox.line()
+            if line is None:
+                if len(self._inbox) > self._limits.line:
+                    raise FieldError("a line is longer than the limit")
+                return None
+            if len(line) > self._limits.line:
+                raise FieldError("a line is longer than the limit")
+            if isinstance(head := self._line(line), Progress):
+                return head
+            self._head = head
+        result, meta, body = self._head
+        data = self._inbox.take(meta + body + len(_END))
+        if data is None:
+            return None
+        if not data.endswith(_END):
+            raise FieldError("a result does not end where its lengths say")
+        self._head = None
+        return Result(
+            uid=result.uid,
+            code=result.code,
+            content_type=result.content_type,
+            expires=result.expires,
+            meta=data[:meta],
+            body=data[meta : meta + body],
+        )
+
+    def _line(self, line: bytes) -> Progress | tuple[Result, int, int]:
+        try:
+            fields = split(line.decode())
+        except UnicodeDecodeError:
+            raise FieldError("a line is not UTF-8") from None
+        match fields:
+            case [keyword, uid, done, total] if keyword == PROGRESS and valid_uid(uid):
+                return Progress(uid=uid, done=number(done), total=number(total))
+            case [keyword, uid, code, content_type, expires, meta, body] if keyword == RESULT_BEGIN and valid_uid(uid):
+                result = Result(uid=uid, code=number(code), content_type=content_type, expires=number(expires))
+                sizes = _size(meta, "meta=", self._limits.meta), _size(body, "len=", self._limits.body)
+                if result.code not in _CODES:
+                    raise FieldError("a result's code is not a status")
+                return result, *sizes
+        raise FieldError("a line is neither a result nor progress")
+
+
+def _size(field: str, prefix: str, limit: int) -> int:
+    if not field.startswith(prefix):
+        raise FieldError("a result without its lengths")
+    size = number(field[len(prefix) :])
+    if size > limit:
+        raise FieldError("a result is longer than the limit")
+    return size

@@ -1,0 +1,98 @@
+"""Whatever arrives, however it is cut: the same events, no exception, nothing held beyond the limits."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kruntimes.functions.wire.calls import CallDecoder
+from kruntimes.functions.wire.encode import NotEncodable, encode_call, encode_result
+from kruntimes.functions.wire.events import Call, CallEvent, Mode, Result
+from kruntimes.functions.wire.fields import quote, split
+from kruntimes.functions.wire.limits import WireLimits
+from kruntimes.functions.wire.results import ResultDecoder
+
+LIMITS = WireLimits(line=80, payload=60, body=60, meta=30, skip=200)
+
+PIECES = st.sampled_from([
+    b"FUNCTION tx1 10 fn 0 s\n", b"FUNCTION_PAYLOAD tx2 5 'a b' 0 s text/plain\n", b"FUNCTION_PAYLOAD tx3 x a 0 s\n",
+    b'FUNCTION_PAYLOAD tx4 5 "a len=7" 0 s t\n', b'FUNCTION_PAYLOAD tx5 5 "a len=90" 0 s t\n',
+    b"FUNCTION_PAYLOAD_END\n", b"FUNCTION_PAYLOAD_END\r\n", b"FUNCTION_CANCEL tx2\n", b"FUNCTION_CANCEL\n", b"FUNCTION_PROGRESS tx1 1 2\n",
+    b"QUIT\n", b"QUIT", b"FUNCTION_X\n", b"FUNCTION\n", b"body\n", b"\r\n", b"\n", b" ", b'"', b"x" * 90, b"\xff\x00",
+    b"FUNCTION_RESULT_BEGIN t 200 a 0 meta=1 len=2\n", b"abc\nFUNCTION_RESULT_END\n", b"FUNCTION_RESULT_END\n",
+])  # fmt: skip
+STREAM = st.lists(st.one_of(PIECES, st.binary(max_size=12)), max_size=14).map(b"".join)
+CUTS = st.lists(st.integers(1, 30), min_size=1, max_size=20)
+
+
+def cut(data: bytes, sizes: list[int]) -> list[bytes]:
+    chunks, at, turn = [], 0, 0
+    while at < len(data):
+        size = sizes[turn % len(sizes)]
+        chunks.append(data[at : at + size])
+        at += size
+        turn += 1
+    return chunks
+
+
+@given(mode=st.sampled_from(Mode), data=STREAM, sizes=CUTS)
+@settings(max_examples=400, deadline=None)
+def test_cutting_never_changes_the_calls(mode: Mode, data: bytes, sizes: list[int]) -> None:
+    whole, pieces = CallDecoder(mode, LIMITS), CallDecoder(mode, LIMITS)
+    expected: list[CallEvent] = [*whole.feed(data), *whole.eof()]
+    got: list[CallEvent] = []
+    for chunk in cut(data, sizes):
+        got += pieces.feed(chunk)
+        held = len(pieces._inbox) + len(pieces._body)
+        assert held <= LIMITS.line + LIMITS.payload + 200
+    assert [*got, *pieces.eof()] == expected
+
+
+@given(data=STREAM, sizes=CUTS)
+@settings(max_examples=200, deadline=None)
+def test_cutting_never_changes_the_results(data: bytes, sizes: list[int]) -> None:
+    pieces = ResultDecoder(LIMITS)
+    assert [event for chunk in cut(data, sizes) for event in pieces.feed(chunk)] == ResultDecoder(LIMITS).feed(data)
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0"), max_size=12)
+WORD = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0 "), min_size=1, max_size=8)
+UID = st.text("abc019-_.:/", min_size=1, max_size=12)
+CALLS = st.builds(
+    Call, uid=UID, timeout=st.integers(0, 10**6), function=WORD,
+    args=st.lists(WORD.filter(lambda w: not w.startswith("len=")), max_size=3).map(tuple), access=TEXT, source=TEXT,
+    content_type=TEXT.filter(bool), payload=st.binary(max_size=60),
+)  # fmt: skip
+
+
+@given(calls=st.lists(CALLS, max_size=4), sizes=CUTS)
+@settings(max_examples=200, deadline=None)
+def test_what_is_written_on_the_link_is_read_back(calls: list[Call], sizes: list[int]) -> None:
+    decoder = CallDecoder(Mode.LINK)
+    data = b"".join(encode_call(call, Mode.LINK) for call in calls)
+    got = [event for chunk in cut(data, sizes) for event in decoder.feed(chunk)]
+    assert [(e.uid, e.function, e.args[:-1], e.access, e.source, e.content_type, e.payload) for e in got
+            if isinstance(e, Call)] == [
+        (c.uid, c.function, c.args, c.access, c.source, c.content_type, c.payload) for c in calls
+    ]  # fmt: skip
+
+
+@given(call=CALLS)
+@settings(max_examples=200, deadline=None)
+def test_what_stdio_accepts_to_write_is_read_back(call: Call) -> None:
+    try:
+        data = encode_call(call, Mode.STDIO)
+    except NotEncodable:
+        return
+    assert CallDecoder(Mode.STDIO).feed(data) == [call]
+
+
+@given(result=st.builds(
+    Result, uid=UID, code=st.integers(100, 599), content_type=TEXT, body=st.binary(max_size=60),
+    expires=st.integers(0, 10**10), meta=st.binary(max_size=20),
+))  # fmt: skip
+@settings(max_examples=200, deadline=None)
+def test_a_result_is_read_back(result: Result) -> None:
+    assert ResultDecoder().feed(encode_result(result, Mode.LINK)) == [result]
+
+
+@given(fields=st.lists(TEXT, max_size=5))
+def test_fields_are_read_back(fields: list[str]) -> None:
+    assert split(" ".join(quote(field) for field in fields)) == fields
