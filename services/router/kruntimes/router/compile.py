@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from kruntimes.common.api.names import INVOKE_PORT, Role, invoke_path, parse_path, pod_dns
 from kruntimes.common.api.views import Pod, RouteRun, Runtime
@@ -139,13 +140,12 @@ def compile(runs: Iterable[RouteRun], runtimes: Iterable[Runtime], pods: Iterabl
         target = target_of(run, by_uid.get(run.status.assigned_pod_uid))
         if isinstance(target, Target):
             shards[shard_of(run.metadata.uid)][run.metadata.uid] = _entry(target, options)
-    bodies = _constant(options)
-    bodies.update(_shard(name, entries, options) for name, entries in shards.items())
+    bodies = dict(_shard(name, entries, options) for name, entries in shards.items())
     for runtime in runtimes:
         body = fallback_of(runtime, all_pods, options)
         if body is not None:
             bodies[_cluster_key(runtime.metadata.namespace, runtime.metadata.name)] = body
-    return Snapshot.of(bodies)
+    return _empty(options).with_changes(bodies)
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class Routes:
     """The same as `compile`, kept current: after any sequence of changes `snapshot` equals it, byte for byte."""
 
     def __init__(self, options: Options) -> None:
-        self.snapshot = Snapshot.of(_constant(options))
+        self.snapshot = _empty(options)
         self.counts: dict[str, int] = dict.fromkeys(("routed", *Unrouted), 0)
         self._options = options
         self._runs: dict[str, _Placed] = {}
@@ -273,14 +273,15 @@ def _shard(name: str, entries: Mapping[str, bytes], options: Options) -> tuple[K
     return Key(ROUTES, configuration), shard(name=configuration, entries=ordered, timeout=options.route_timeout)
 
 
-def _constant(options: Options) -> dict[Key, bytes]:
+@lru_cache(maxsize=4)
+def _empty(options: Options) -> Snapshot:
     """What an empty world publishes: every scope with an empty shard, and the paths outside of them."""
     bodies = {Key(SCOPES, OTHER): scope(key=OTHER, configuration=OTHER)}
     bodies[Key(ROUTES, OTHER)] = other(timeout=options.route_timeout)
     for name in shard_names():
         bodies[Key(SCOPES, name)] = scope(key=name, configuration=configuration_name(name))
         bodies.update((_shard(name, {}, options),))
-    return bodies
+    return Snapshot.of(bodies)
 
 
 def _cluster_key(namespace: str, runtime: str) -> Key:
