@@ -35,10 +35,11 @@ def main(component: str, run: Run, *, clean_up_seconds: float = CLEAN_UP_SECONDS
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_supervise(run, settings, clean_up_seconds))
-    except* SettingsError as group:
-        _refuse(component, _first(group))
-    except* Exception as group:
-        log.critical("the service failed", exc_info=_first(group))
+    except Exception as error:
+        cause = _only(error)
+        if isinstance(cause, SettingsError):
+            _refuse(component, cause)
+        log.critical("the service failed", exc_info=cause)
         sys.exit(1)
     sys.exit(0)
 
@@ -87,8 +88,8 @@ def _refuse(component: str, error: BaseException) -> NoReturn:
     sys.exit(EX_CONFIG)
 
 
-def _first(error: BaseException) -> BaseException:
-    """The first error inside nested groups: what a person needs to read."""
-    while isinstance(error, BaseExceptionGroup):
+def _only(error: BaseException) -> BaseException:
+    """What task groups have wrapped around a single error is taken off: a person needs the error."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

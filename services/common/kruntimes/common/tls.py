@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import random
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from kruntimes.common import clock, identity
 from kruntimes.common.errors import KruntimesError, NotReady
 from kruntimes.common.identity import Peer
-from kruntimes.common.kube.backoff import exponential
+from kruntimes.common.kube.backoff import draw, wait_after
 from kruntimes.common.kube.csr import Certificate, CertificateNames, request_certificate
+from kruntimes.common.kube.errors import ApiError
 
 if TYPE_CHECKING:
     import grpc
@@ -27,7 +27,9 @@ RENEW_AT = 2 / 3
 """The part of a certificate's life after which it is renewed: a third is left for a signer that is away."""
 JITTER = 0.1
 """Renewals of Pods that started together are spread over this part of the life."""
-FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 60.0
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.5, 60.0
+OBTAIN_SECONDS, LONGEST_OBTAIN_RETRY_SECONDS = 120.0, 5.0
+"""A start waits so long for its first certificate, and asks often, since it can do nothing without."""
 CA_POLL_SECONDS = 5.0
 """A mounted ConfigMap changes without a signal that a container could wait for; its file is small."""
 CA_FIRST_POLL_SECONDS = 0.1
@@ -132,9 +134,12 @@ class Workload:
     async def obtain(
         cls, kube: "Kube", *, signer: str, names: CertificateNames, ca_file: Path, seconds: int = 3600
     ) -> Self:
-        """Waits for the CA's file and for the first certificate; raises what `request_certificate` raises."""
+        """Waits for the CA's file and for the first certificate, both of which an operator that has just started owes.
+
+        Raises CertificateRefused when the signer says no, and after two minutes whatever stood in the way.
+        """
         ca_pem = await _wait_for_ca(ca_file)
-        certificate = await request_certificate(kube, signer=signer, names=names, seconds=seconds)
+        certificate = await _first_certificate(kube, signer=signer, names=names, seconds=seconds)
         return cls(
             kube,
             signer=signer,
@@ -200,7 +205,7 @@ class Workload:
 
     async def _renew(self) -> None:
         failures = 0
-        due = renewal_time(self.certificate, draw=random.random())  # noqa: S311
+        due = renewal_time(self.certificate, draw=draw())
         while True:
             # Short steps, since the wall clock may be set meanwhile.
             if (left := due - clock.wall()) > 0:
@@ -212,17 +217,12 @@ class Workload:
                 )
             except KruntimesError as error:
                 failures += 1
-                wait = exponential(
-                    failures=failures,
-                    first=FIRST_RETRY_SECONDS,
-                    cap=LONGEST_RETRY_SECONDS,
-                    draw=random.random(),  # noqa: S311
-                )
+                wait = wait_after(error, failures=failures, first=FIRST_RETRY_SECONDS, cap=LONGEST_RETRY_SECONDS)
                 log.warning("certificate not renewed", extra={"signer": self._signer, "error": str(error)})
                 await asyncio.sleep(wait)
                 continue
             failures = 0
-            due = renewal_time(certificate, draw=random.random())  # noqa: S311
+            due = renewal_time(certificate, draw=draw())
             self.install(certificate=certificate)
             log.info("certificate renewed", extra={"signer": self._signer})
 
@@ -256,6 +256,21 @@ def _read_ca(path: Path) -> bytes | None:
     except (OSError, ValueError):
         return None
     return found
+
+
+async def _first_certificate(kube: "Kube", *, signer: str, names: CertificateNames, seconds: int) -> Certificate:
+    """Asks until it is there. A 403 counts as "not yet": our role may be about to be bound."""
+    give_up, failures = clock.monotonic() + OBTAIN_SECONDS, 0
+    while True:
+        try:
+            return await request_certificate(kube, signer=signer, names=names, seconds=seconds)
+        except (NotReady, ApiError) as error:
+            failures += 1
+            wait = wait_after(error, failures=failures, first=FIRST_RETRY_SECONDS, cap=LONGEST_OBTAIN_RETRY_SECONDS)
+            if clock.monotonic() + wait >= give_up:
+                raise
+            log.info("no certificate yet", extra={"signer": signer, "error": str(error)})
+            await asyncio.sleep(wait)
 
 
 async def _wait_for_ca(path: Path) -> bytes:

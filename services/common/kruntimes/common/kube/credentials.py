@@ -32,7 +32,7 @@ class Fixed:
     """A header that never changes, or none."""
 
     def __init__(self, value: str | None) -> None:
-        self._value = value
+        self._value = value.strip() if value else None
 
     async def header(self) -> str | None:
         """The value, always."""
@@ -92,7 +92,10 @@ class Plugin:
         now = clock.monotonic()
         if now - self._asked_at >= self._reread:
             self._asked_at = now
-            self._value = await self._renew()
+            try:
+                self._value = await self._renew()
+            except Exception:
+                log.warning("credential not renewed, the last one is kept", exc_info=True)
         return self._value
 
     def refused(self) -> None:

@@ -4,13 +4,16 @@ Foreign exceptions (aiohttp, kubernetes_asyncio, msgspec) end in the transport a
 is the API server's own sentence, cut short; it never holds a token or a request's body.
 """
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 from kruntimes.common.errors import Busy, Denied, KruntimesError, NotFound
 
 MESSAGE_CHARS = 500
-"""The API server may quote a rejected value at length; this much tells a person what is wrong."""
+"""This much tells a person what is wrong."""
+_QUOTED = re.compile(r'Invalid value: "(?:[^"\\]|\\.){80,}(?:"|$)', re.DOTALL)
+"""The API server may quote a whole rejected object, which can hold a secret or a source."""
 
 
 class ApiError(KruntimesError):
@@ -23,7 +26,7 @@ class ApiError(KruntimesError):
     def __init__(self, *, status: int, reason: str = "", message: str = "", retry_after: float | None = None) -> None:
         self.status = status
         self.reason = reason
-        self.message = message[:MESSAGE_CHARS]
+        self.message = _QUOTED.sub("Invalid value: …", message)[:MESSAGE_CHARS]
         self.retry_after = retry_after
         super().__init__(f"{status or 'no answer'} {reason}: {self.message}")
 

@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import os
-import random
 from collections.abc import Awaitable, Callable
 
 from kruntimes.common import clock
 from kruntimes.common.api.views import Lease
 from kruntimes.common.kube import errors, paths
+from kruntimes.common.kube.backoff import draw
 from kruntimes.common.kube.election import Seen, Timing, may_take, observe
 from kruntimes.common.kube.transport import Kube
 
@@ -82,20 +82,26 @@ class Elector:
                     return
             except errors.ApiError as error:
                 log.debug("lease not reached", extra={"lease": self._name, "error": str(error)})
-            await asyncio.sleep(self._timing.retry * (0.8 + 0.4 * random.random()))  # noqa: S311
+            await asyncio.sleep(self._timing.retry * (0.8 + 0.4 * draw()))
 
     async def _try_to_take(self, seen: Seen | None) -> Seen | None:
         """One look at the Lease; returns what was seen, or None when it is ours now."""
         try:
             lease = await self._kube.get(paths.leases(self._namespace, self._name), Lease, timeout=TRY_SECONDS)
         except errors.Missing:
+            # Deleted under its holder, who does not know yet: its time runs as if it stood.
+            if seen is not None and not self._may_take(seen):
+                return seen
             await self._write(None)
             return None
         seen = observe(seen, lease.spec, now=clock.monotonic())
-        if not may_take(seen, identity=self._identity, now=clock.monotonic(), timing=self._timing):
+        if not self._may_take(seen):
             return seen
         await self._write(lease)
         return None
+
+    def _may_take(self, seen: Seen) -> bool:
+        return may_take(seen, identity=self._identity, now=clock.monotonic(), timing=self._timing)
 
     async def _write(self, known: Lease | None) -> None:
         """Takes or renews the Lease; *known* as it was read is the precondition. Raises Conflict and the rest."""

@@ -5,13 +5,12 @@ Level-triggered: a key says only that something changed; the worker reads the st
 
 import asyncio
 import logging
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kruntimes.common.errors import Busy, Terminal
-from kruntimes.common.kube.backoff import exponential
+from kruntimes.common.kube.backoff import wait_after
 from kruntimes.common.kube.errors import ApiError, Conflict
 
 log = logging.getLogger(__name__)
@@ -169,11 +168,4 @@ def _failed(key: str, error: Exception, trouble: dict[str, tuple[int, str]]) -> 
         foreign = None if isinstance(error, ApiError) else error
         log.warning("reconcile failed", extra={"key": key, "error": text}, exc_info=foreign)
     trouble[key] = (failures + 1, text)
-    wait = exponential(
-        failures=failures + 1,
-        first=FIRST_WAIT_SECONDS,
-        cap=LONGEST_WAIT_SECONDS,
-        draw=random.random(),  # noqa: S311
-    )
-    asked = error.retry_after if isinstance(error, ApiError) else None
-    return max(wait, min(asked or 0.0, LONGEST_WAIT_SECONDS))
+    return wait_after(error, failures=failures + 1, first=FIRST_WAIT_SECONDS, cap=LONGEST_WAIT_SECONDS)

@@ -6,13 +6,12 @@ change) must also ask `healthy_since`: silence of a broken watch proves nothing.
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from kruntimes.common import clock
 from kruntimes.common.kube import errors
-from kruntimes.common.kube.backoff import exponential
+from kruntimes.common.kube.backoff import draw, wait_after
 from kruntimes.common.kube.lines import Lines, LineTooLong
 from kruntimes.common.kube.reflection import Broken, Expired, Keyed, Reflection
 from kruntimes.common.kube.transport import JSON, Kube, selectors
@@ -22,8 +21,8 @@ log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 90.0
 """A watch with bookmarks speaks about once a minute; after this the connection counts as half-open."""
-WATCH_SECONDS = (240, 300)
-"""The server ends a watch after a time drawn from here, so that watches spread over replaced API servers."""
+WATCH_SECONDS, WATCH_SPREAD = 300.0, 0.2
+"""The server ends a watch after about this time, not all at once, so that watches spread over replaced API servers."""
 SHORT_WATCH_SECONDS = 2.0
 """A watch that ended before this counts as a failure, even without an error: it must not be reopened in a spin."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 20.0
@@ -108,11 +107,12 @@ class Reflector(Generic[T]):
                 trouble = error
             if trouble is not None:
                 failures += 1
+                self._tell(trouble)
             self.restarts += 1
             if failures:
                 self._since = None
-            self._tell(trouble)
-            await asyncio.sleep(self._wait(failures, trouble))
+            wait = wait_after(trouble, failures=failures, first=FIRST_WAIT_SECONDS, cap=LONGEST_WAIT_SECONDS)
+            await asyncio.sleep(wait)
 
     async def _relist(self) -> None:
         self._since = None
@@ -130,7 +130,7 @@ class Reflector(Generic[T]):
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._core.version or "",
-            "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),  # noqa: S311
+            "timeoutSeconds": str(round(WATCH_SECONDS * (1 - WATCH_SPREAD * draw()))),
         }
         lines, done = Lines(), 0
         async with self._kube.stream(self._path, query=query, accept=self._accept[0], silence=self._silence) as pieces:
@@ -144,6 +144,7 @@ class Reflector(Generic[T]):
                     if done % YIELD_EVERY_LINES == 0:
                         await asyncio.sleep(0)
                 self._hear(clock.monotonic())
+                self._tell(None)
         return clock.monotonic() - opened
 
     def _hear(self, now: float) -> None:
@@ -164,14 +165,3 @@ class Reflector(Generic[T]):
         elif self._last_trouble and not text:
             log.info("watch restored", extra={"path": self._path})
         self._last_trouble = text
-
-    @staticmethod
-    def _wait(failures: int, trouble: Exception | None) -> float:
-        wait = exponential(
-            failures=failures,
-            first=FIRST_WAIT_SECONDS,
-            cap=LONGEST_WAIT_SECONDS,
-            draw=random.random(),  # noqa: S311
-        )
-        asked = trouble.retry_after if isinstance(trouble, errors.ApiError) else None
-        return max(wait, min(asked or 0.0, LONGEST_WAIT_SECONDS))

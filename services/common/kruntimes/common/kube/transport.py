@@ -6,8 +6,8 @@ holds no credential at all, neither token nor client certificate.
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -39,6 +39,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+_PATCH_DOES_NOT_FIT = ("the server rejected our request due to an error in our request", "test failed")
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 
 
@@ -99,9 +100,19 @@ class Kube:
 
         token: act with that bearer token and with no credential of our own.
         """
-        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
-        async with self._send(method, path, query, body, content_type, accept, limit, token) as response:
-            return await response.read()
+        response = await self._send(
+            method,
+            path,
+            query=query,
+            payload=_payload(body, content_type),
+            content_type=content_type,
+            accept=accept,
+            limit=aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS)),
+            token=token,
+        )
+        async with response:
+            with _foreign_errors_end_here():
+                return await response.read()
 
     @asynccontextmanager
     async def stream(
@@ -111,12 +122,20 @@ class Kube:
 
         silence: seconds without a byte after which the connection counts as dead.
         """
-        limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
-        async with self._send("GET", path, query, None, JSON, accept, limit, None) as response:
-            try:
-                yield response.content.iter_any()
-            finally:
-                response.close()
+        response = await self._send(
+            "GET",
+            path,
+            query=query,
+            payload=None,
+            content_type=JSON,
+            accept=accept,
+            limit=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence),
+            token=None,
+        )
+        try:
+            yield _pieces(response)
+        finally:
+            response.close()
 
     async def get(self, path: str, type: type[T], *, timeout: float = REQUEST_SECONDS) -> T:
         """Reads one object."""
@@ -157,7 +176,7 @@ class Kube:
     async def patch_json(
         self, path: str, ops: Sequence[Mapping[str, object]], type: type[T], *, timeout: float = REQUEST_SECONDS
     ) -> T:
-        """Applies an RFC 6902 patch; its `test` operations are the precondition. Raises Conflict where one fails."""
+        """Applies an RFC 6902 patch; its `test` operations are the precondition. Conflict where it does not fit."""
         try:
             answer = await self.request("PATCH", path, body=list(ops), content_type=JSON_PATCH, timeout=timeout)
         except errors.Invalid as error:
@@ -204,26 +223,25 @@ class Kube:
             options["propagationPolicy"] = propagation
         await self.request("DELETE", path, body=options, timeout=timeout)
 
-    @asynccontextmanager
     async def _send(
         self,
         method: str,
         path: str,
+        *,
         query: Mapping[str, str] | None,
-        body: object | bytes | None,
+        payload: object,
         content_type: str,
         accept: str,
         limit: aiohttp.ClientTimeout,
         token: str | None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The one place where a request leaves, and where foreign exceptions end."""
+    ) -> aiohttp.ClientResponse:
+        """The one place where a request leaves; returns an answer with a good status, its body still to be read."""
         client, header = await self._identity(token)
-        payload = _payload(body, content_type)
-        try:
-            for again in (token is None, False):
-                headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": USER_AGENT}
-                if header is not None:
-                    headers["Authorization"] = header
+        for again in (token is None, False):
+            headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": USER_AGENT}
+            if header is not None:
+                headers["Authorization"] = header
+            with _foreign_errors_end_here():
                 response: aiohttp.ClientResponse = await client.request(
                     method,
                     self._configuration.host + path,
@@ -233,25 +251,20 @@ class Kube:
                     _preload_content=False,
                     _request_timeout=limit,
                 )
+                if 200 <= response.status < 300:
+                    return response
                 async with response:
-                    if 200 <= response.status < 300:
-                        yield response
-                        return
-                    refusal = errors.from_answer(
-                        status=response.status,
-                        headers=response.headers,
-                        body=await response.content.read(ERROR_BODY_BYTES),
-                    )
-                # A 401 to our own token may only mean that it has been replaced since we read it; nothing was done.
-                if not (again and isinstance(refusal, errors.Unauthorized)):
-                    raise refusal
-                self._credential.refused()
-                renewed = await self._credential.header()
-                if renewed == header:
-                    raise refusal
-                header = renewed
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise errors.Unreachable(status=0, reason=type(error).__name__, message=_cause(error)) from error
+                    body = await response.content.read(ERROR_BODY_BYTES)
+            refusal = errors.from_answer(status=response.status, headers=response.headers, body=body)
+            # A 401 to our own token may only mean that it has been replaced since we read it; nothing was done.
+            if not (again and isinstance(refusal, errors.Unauthorized)):
+                raise refusal
+            self._credential.refused()
+            renewed = await self._credential.header()
+            if renewed == header:
+                raise refusal
+            header = renewed
+        raise AssertionError("unreachable: the second round returns or raises")
 
     async def _identity(self, token: str | None) -> tuple[Any, str | None]:
         if token is None:
@@ -313,11 +326,26 @@ def _decode(data: bytes | msgspec.Raw, type: type[T]) -> T:
 
 
 def _failed_test(error: errors.Invalid) -> errors.ApiError:
-    """A JSON patch whose `test` fails is answered with 422, as an invalid object is; only its message differs."""
-    if "test failed" in error.message or "the server rejected our request due to an error" in error.message:
-        return errors.Conflict(status=error.status, reason="TestFailed", message=error.message)
+    """A JSON patch that does not fit (a `test` fails, a path is not there) is answered with 422, as an invalid object
+    is; only the message differs, and it does not say which operation it was."""
+    if any(sign in error.message for sign in _PATCH_DOES_NOT_FIT):
+        return errors.Conflict(status=error.status, reason="PatchDoesNotFit", message="the object is not as expected")
     return error
 
 
-def _cause(error: Exception) -> str:
-    return str(error) or type(error).__name__
+async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    while True:
+        with _foreign_errors_end_here():
+            piece = await response.content.readany()
+        if not piece:
+            return
+        yield piece
+
+
+@contextmanager
+def _foreign_errors_end_here() -> Iterator[None]:
+    try:
+        yield
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        kind = type(error).__name__
+        raise errors.Unreachable(status=0, reason=kind, message=str(error) or "no answer in time") from error
