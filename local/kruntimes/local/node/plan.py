@@ -87,6 +87,10 @@ class Life:
             self, stage=Stage.RUNNING, since=now, started=False, ready=False, asked=False, restarts=again, pid=pid
         )
 
+    def probed(self, *, started: bool, ready: bool) -> "Life":
+        """The life after its probes have spoken."""
+        return replace(self, started=started, ready=ready)
+
     def stopping(self, *, now: float) -> "Life":
         """The life after it was asked to stop."""
         return replace(self, stage=Stage.STOPPING, since=now, ready=False, asked=True)

@@ -14,15 +14,15 @@ OWN_CONDITIONS = ("PodScheduled", "Initialized", "ContainersReady", "Ready", "Po
 class Report:
     """Everything that a status is made of.
 
-    moments: per container, when its present stage began. waiting: per container, why it does not run (reason,
-    message). began: when the node took the Pod up. trouble: what keeps the whole Pod from starting.
+    moments: per container, when its present stage began. troubles: per container, why it could not start. began: when
+    the node took the Pod up. trouble: what keeps the whole Pod from starting.
     """
 
     pod: NodePod
     parts: Sequence[Part]
     lives: Mapping[str, Life]
     moments: Mapping[str, str]
-    waiting: Mapping[str, tuple[str, str]]
+    troubles: Mapping[str, str]
     pod_ip: str
     host_ip: str
     began: str
@@ -140,8 +140,18 @@ def _state(report: Report, part: Part, life: Life) -> dict[str, Any]:
     moment = report.moments.get(part.name, report.began)
     if life.up:
         return {"running": {"startedAt": moment}}
+    trouble = report.troubles.get(part.name, "")
     if life.stage is Stage.ENDED:
-        reason = "Completed" if life.code == 0 else "Error"
-        return {"terminated": {"exitCode": life.code, "signal": life.signal, "reason": reason, "finishedAt": moment}}
-    reason, message = report.waiting.get(part.name, ("PodInitializing", report.trouble))
-    return {"waiting": {"reason": reason, "message": message} if message else {"reason": reason}}
+        reason = "StartError" if trouble else "Completed" if life.code == 0 else "Error"
+        ended = {"exitCode": life.code, "signal": life.signal, "reason": reason, "finishedAt": moment}
+        return {"terminated": {**ended, "message": trouble} if trouble else ended}
+    if report.trouble:
+        return {"waiting": {"reason": "ContainerCreating", "message": report.trouble}}
+    return {"waiting": {"reason": "PodInitializing"}}
+
+
+def settled(pod: NodePod, written: Mapping[str, Any]) -> bool:
+    """Whether the API server still shows what the node wrote last; somebody else may have called the Pod unready."""
+    shown = {c.get("type"): c.get("status") for c in pod.status.conditions}
+    wanted = {c["type"]: c["status"] for c in written["conditions"] if c["type"] in OWN_CONDITIONS}
+    return pod.status.phase == written["phase"] and all(shown.get(kind) == wanted[kind] for kind in wanted)
