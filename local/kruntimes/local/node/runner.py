@@ -97,7 +97,8 @@ class Runner:
 
     async def run(self) -> Ending:
         """Runs the Pod until nothing of it is left and its object is deleted; returns why it ended."""
-        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._folder.parent, self._folder, self._logs):
+            folder.mkdir(mode=0o700, exist_ok=True)
         try:
             async with asyncio.TaskGroup() as group:
                 self._background.append(group.create_task(self._tell()))
