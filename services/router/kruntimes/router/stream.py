@@ -1,9 +1,9 @@
-"""One Envoy's stream as a value of its own: its subscriptions, and the order in which it is answered.
+"""One Envoy's stream as a machine without I/O: its subscriptions, and the order in which it is answered.
 
-No I/O: the shell feeds requests and changes in, and takes responses out.
+The shell feeds requests and changes in, and takes responses out, one at a time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from kruntimes.router.discovery import Request, Response
 from kruntimes.router.encode import CLUSTERS, ROUTES, SCOPES
@@ -12,11 +12,13 @@ from kruntimes.router.subscription import Reply, Subscription
 
 ORDER = (CLUSTERS, SCOPES, ROUTES)
 """What is referred to comes first: a cluster before the routes that lead to it."""
+MAX_TYPES = 16
+"""Envoy knows fewer types than this; a client that asks for more is not one."""
 _WILDCARD = frozenset({CLUSTERS, SCOPES})
 
 
-class UnknownType(ValueError):
-    """A client asks for a type of resource that is not served here."""
+class TooManyTypes(ValueError):
+    """A client asks for more types of resources than exist."""
 
 
 class Stream:
@@ -27,15 +29,17 @@ class Stream:
         self._last_nonce = 0
 
     def receive(self, request: Request) -> Reply:
-        """Takes one request. Raises UnknownType."""
-        if request.type_url not in ORDER:
-            raise UnknownType(request.type_url)
-        known = self._subscriptions.get(request.type_url)
-        if known is None:
-            self._subscriptions[request.type_url] = Subscription.open(request, wildcard=request.type_url in _WILDCARD)
-            return Reply.NONE
-        self._subscriptions[request.type_url], reply = known.receive(request)
-        return reply
+        """Takes one request; a type that is not published is answered with nothing. Raises TooManyTypes."""
+        type_url = request.type_url
+        known = self._subscriptions.get(type_url)
+        if known is not None:
+            self._subscriptions[type_url], reply = known.receive(request)
+            return reply
+        if len(self._subscriptions) == MAX_TYPES:
+            raise TooManyTypes
+        opened = Subscription.open(request, wildcard=type_url in _WILDCARD)
+        self._subscriptions = dict(sorted([*self._subscriptions.items(), (type_url, opened)], key=_rank))
+        return Reply.NONE
 
     def changed(self, keys: Iterable[Key]) -> None:
         """Notes that these resources were published anew or withdrawn."""
@@ -46,14 +50,19 @@ class Stream:
             if type_url in self._subscriptions:
                 self._subscriptions[type_url] = self._subscriptions[type_url].changed(changed)
 
-    def responses(self, snapshot: Snapshot) -> Iterator[Response]:
-        """What may be sent now: at most one response of each type, under way as soon as it is yielded."""
-        for type_url in ORDER:
-            subscription = self._subscriptions.get(type_url)
-            if subscription is None:
-                continue
-            nonce = str(self._last_nonce + 1)
-            self._subscriptions[type_url], response = subscription.next(snapshot, nonce=nonce)
+    def next(self, snapshot: Snapshot) -> Response | None:
+        """A response that is due, which is under way from now on; None when there is none.
+
+        *snapshot* must hold every change that was noted: ask for the current one each time.
+        """
+        for type_url, subscription in self._subscriptions.items():
+            after, response = subscription.next(snapshot, nonce=str(self._last_nonce + 1))
+            self._subscriptions[type_url] = after
             if response is not None:
                 self._last_nonce += 1
-                yield response
+                return response
+        return None
+
+
+def _rank(item: tuple[str, Subscription]) -> int:
+    return ORDER.index(item[0]) if item[0] in ORDER else len(ORDER)

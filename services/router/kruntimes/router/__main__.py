@@ -1,0 +1,5 @@
+"""`python -m kruntimes.router`."""
+
+from kruntimes.router.main import main
+
+main()
