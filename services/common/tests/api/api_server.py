@@ -13,7 +13,9 @@ import yaml
 
 GROUP = "/apis/kruntimes.io/v1alpha1"
 APPLY = "application/apply-patch+yaml"
+JSON = "application/json"
 MERGE = "application/merge-patch+json"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 LIMIT_SECONDS = 30.0
 """Until the server serves a new kind, or a controller has caught up; on a busy machine a few seconds."""
 
@@ -43,9 +45,7 @@ class Server:
         headers = {"authorization": f"Bearer {user['token']}"} if "token" in user else {}
         self.http = httpx.Client(base_url=cluster["server"], verify=tls, headers=headers, timeout=30, trust_env=False)
 
-    def call(
-        self, method: str, path: str, body: object = None, *, kind: str = "application/json", **query: str
-    ) -> Json:
+    def call(self, method: str, path: str, body: object = None, *, kind: str = JSON, **query: str) -> Json:
         """Sends a request and returns the JSON answer: the object, or the Status that says why not."""
         content = None if body is None else json.dumps(body).encode()
         answer = self.http.request(
@@ -53,13 +53,17 @@ class Server:
         )
         return answer.json()  # type: ignore[no-any-return]
 
-    def done(
-        self, method: str, path: str, body: object = None, *, kind: str = "application/json", **query: str
-    ) -> Json:
+    def done(self, method: str, path: str, body: object = None, *, kind: str = JSON, **query: str) -> Json:
         """As `call`, for what must succeed."""
         answer = self.call(method, path, body, kind=kind, **query)
         assert answer.get("status") != "Failure", answer["message"]
         return answer
+
+    def table(self, path: str) -> tuple[list[str], dict[str, list[Any]]]:
+        """What `kubectl get` would show: the column names, and each row by its first cell."""
+        shown = self.http.get(path, headers={"accept": TABLE}).json()
+        rows = {row["cells"][0]: row["cells"] for row in shown["rows"]}
+        return [column["name"] for column in shown["columnDefinitions"]], rows
 
     def apply(self, path: str, obj: Json, *, manager: str = "tests", force: bool = True) -> Json:
         """Server-side apply."""

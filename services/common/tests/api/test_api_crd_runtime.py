@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.api.api_server import RUNTIME, Json, Server, merged
+from tests.api.api_server import MERGE, RUNTIME, Json, Server, merged
 
 CONTAINER = {"name": "runtime", "image": "example.org/python:1"}
 FULL: Json = {
@@ -147,10 +147,30 @@ def test_everything_of_a_runtime_may_change(server: Server, runtimes: str) -> No
 
 def test_scale(server: Server, runtimes: str) -> None:
     name = server.done("POST", runtimes, RUNTIME)["metadata"]["name"]
-    merge = {"kind": "application/merge-patch+json"}
-    scale = server.done("PATCH", f"{runtimes}/{name}/scale", {"spec": {"replicas": 5}}, **merge)
+    scale = server.done("PATCH", f"{runtimes}/{name}/scale", {"spec": {"replicas": 5}}, kind=MERGE)
     assert scale["spec"]["replicas"] == 5 and scale["status"]["replicas"] == 0
-    server.done("PATCH", f"{runtimes}/{name}/status", {"status": {"readyReplicas": 4}}, **merge)
+    server.done("PATCH", f"{runtimes}/{name}/status", {"status": {"readyReplicas": 4}}, kind=MERGE)
     assert server.done("GET", f"{runtimes}/{name}/scale")["status"]["replicas"] == 4
-    refused = server.call("PATCH", f"{runtimes}/{name}/scale", {"spec": {"replicas": 0}}, **merge)
+    refused = server.call("PATCH", f"{runtimes}/{name}/scale", {"spec": {"replicas": 0}}, kind=MERGE)
     assert refused["code"] == 422 and "spec.replicas" in refused["message"]
+
+
+def test_columns_of_runtimes(server: Server, runtimes: str) -> None:
+    name = server.done("POST", runtimes, merged(RUNTIME, {"spec": {"replicas": 2}}))["metadata"]["name"]
+    server.done("PATCH", f"{runtimes}/{name}/status", {"status": {"readyReplicas": 1}}, kind=MERGE)
+    columns, rows = server.table(runtimes)
+    assert columns == ["Name", "Image", "Replicas", "Ready", "Age"]
+    assert rows[name][:4] == [name, "example.org/python:1", 2, 1]
+
+
+def test_applying_a_runtime_twice_changes_nothing(server: Server, runtimes: str) -> None:
+    wanted = merged(RUNTIME, {"metadata": {"generateName": None, "name": "twice"}, "spec": FULL})
+    assert server.apply(f"{runtimes}/twice", wanted) == server.apply(f"{runtimes}/twice", wanted)
+
+
+def test_another_manager_may_own_a_volume_of_the_template(server: Server, runtimes: str) -> None:
+    wanted = merged(RUNTIME, {"metadata": {"generateName": None, "name": "shared"}})
+    server.apply(f"{runtimes}/shared", wanted, manager="one")
+    volume = {"template": {"spec": {"volumes": [{"name": "cache", "emptyDir": {}}]}}}
+    both = server.apply(f"{runtimes}/shared", wanted | {"spec": volume}, manager="two", force=False)
+    assert both["spec"]["template"]["spec"] == wanted["spec"]["template"]["spec"] | volume["template"]["spec"]
