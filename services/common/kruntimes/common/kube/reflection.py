@@ -10,15 +10,30 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
-from kruntimes.common.api.views import Meta
 from kruntimes.common.kube import errors
+
+
+class Identity(Protocol):
+    """What a reflector reads of metadata. A view of a large object may leave the rest undecoded."""
+
+    @property
+    def uid(self) -> str:
+        """Unlike the name, never used twice."""
+
+    @property
+    def resource_version(self) -> str:
+        """Of this form of the object."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or `name` where there is no namespace."""
 
 
 class Keyed(Protocol):
     """Anything with Kubernetes metadata."""
 
     @property
-    def metadata(self) -> Meta:
+    def metadata(self) -> Identity:
         """Its metadata."""
 
 
