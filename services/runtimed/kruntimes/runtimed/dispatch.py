@@ -1,0 +1,207 @@
+"""Invocations of our own functions: one slot, one RPC, and the slot freed when the work has ended (design §6).
+
+The request handler awaits `Dispatcher.invoke`. If it is cancelled because the caller left, the RPC is cancelled
+at once, and a task of the service's own waits until the Runtime Server says that nothing is in flight.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import grpc
+from kruntimes.common import clock
+from kruntimes.common.api import outcomes
+from kruntimes.common.api.outcomes import Failure, Kind
+from kruntimes.common.errors import NotReady
+from kruntimes.pb import executor_v1_pb2 as pb
+from kruntimes.runtimed.codes import describe, details_of, lost, outcome_of, settled
+from kruntimes.runtimed.decide import FunctionState, Stage
+from kruntimes.runtimed.errorinfo import info_of
+from kruntimes.runtimed.held import Held
+from kruntimes.runtimed.registration import RuntimeServer
+from kruntimes.runtimed.slots import Busy, Slot, Slots
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "runtimed"
+DEADLINE_GRACE_SECONDS = 1.0
+"""The Runtime Server keeps the deadline and says what became of the work; after this we answer without it."""
+FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.005, 0.25
+"""Between two looks whether cancelled work has ended: most ends at once, and a killed process within seconds."""
+RETRY_AFTER_SECONDS = 1
+"""What a refused caller is told: a call takes milliseconds, a recovery seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One call as the function gets it. seconds: its deadline, from now. trace: traceparent, or empty."""
+
+    id: str
+    body: bytes
+    content_type: str
+    seconds: float
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the handler returned. seconds: how long the call took, here."""
+
+    output: bytes
+    content_type: str
+    outputs: Mapping[str, str]
+    seconds: float
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """A slot in use. cancelled: somebody asked for its end, by id or because the epoch ends."""
+
+    slot: Slot
+    invocation_id: str
+    held: Held
+    call: grpc.aio.UnaryUnaryCall[pb.InvokeFunctionRequest, pb.InvokeFunctionResponse] | None = None
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Calls functions through *server*.
+
+    tasks: the group in which abandoned work is waited for. on_ended: told when a slot is free again. on_lost: told
+    when a call found the registration or its server gone.
+    """
+
+    server: RuntimeServer
+    slots: Slots
+    tasks: asyncio.TaskGroup
+    on_ended: Callable[[Held], None]
+    on_lost: Callable[[Held], None]
+    _work: dict[str, _Work] = field(default_factory=dict)
+    _transactions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+
+    async def invoke(self, held: Held, invocation: Invocation) -> Answer | Failure:
+        """Runs one call on *held*, which the caller has found serving without an await in between.
+
+        Cancelled from outside, it raises CancelledError at once and leaves the work to be waited for.
+        """
+        taken = self.slots.take(held.epoch, str(next(self._transactions)))
+        if isinstance(taken, Busy):
+            return failure(outcomes.IN_FLIGHT, "an invocation of this Run is in flight", invocation.id)
+        work = _Work(taken, invocation.id, held)
+        self._work[held.epoch.run_uid] = work
+        over = False
+        try:
+            result, over = await self._call(work, invocation)
+            return result
+        finally:
+            if over or work.call is None:
+                self._end(work)
+            else:
+                self.tasks.create_task(self._settle(work))
+
+    async def _call(self, work: _Work, invocation: Invocation) -> tuple[Answer | Failure, bool]:
+        """The outcome, and whether it proves that the work has ended."""
+        held, started = work.held, clock.monotonic()
+        connected = self.server.connected or await self.server.ready()
+        if work.cancelled:
+            return failure(outcomes.CANCELLED, "the invocation was cancelled", invocation.id), True
+        if not connected:
+            self.on_lost(held)
+            return failure(outcomes.NOT_READY, "the Runtime Server is away", invocation.id), True
+        request = pb.InvokeFunctionRequest(
+            registration=pb.FunctionRegistration(run_uid=held.epoch.run_uid, registration_id=held.registration_id),
+            invocation_id=invocation.id,
+            input=invocation.body,
+            content_type=invocation.content_type,
+            timeout_millis=max(1, round(invocation.seconds * 1000)),
+        )
+        metadata = (("traceparent", invocation.trace),) if invocation.trace else ()
+        work.call = self.server.invoke(request, timeout=invocation.seconds + DEADLINE_GRACE_SECONDS, metadata=metadata)
+        try:
+            response = await work.call
+        except grpc.aio.AioRpcError as error:
+            info, code, text = info_of(error), error.code().name, error.details() or ""
+            if lost(code, connected):
+                self.on_lost(held)
+            kind = outcome_of(code, info, connected, text)
+            message = _MESSAGES.get(kind) or describe(info, text) or "the function failed"
+            return failure(kind, message, invocation.id, details_of(info)), settled(code, info, connected)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if work.cancelled and task is not None and not task.cancelling():
+                return failure(outcomes.CANCELLED, "the invocation was cancelled", invocation.id), False
+            raise
+        answer = Answer(
+            output=response.output,
+            content_type=response.content_type or "application/octet-stream",
+            outputs=dict(response.outputs),
+            seconds=clock.monotonic() - started,
+        )
+        return answer, True
+
+    def cancel(self, run_uid: str, invocation_id: str) -> bool:
+        """Cancels the call of that id; False where it is not in flight. Its own caller is answered 499."""
+        work = self._work.get(run_uid)
+        if work is None or work.invocation_id != invocation_id:
+            return False
+        self._cancel(work)
+        return True
+
+    def cancel_all(self, run_uid: str) -> None:
+        """Cancels whatever of the Run is in flight."""
+        if work := self._work.get(run_uid):
+            self._cancel(work)
+
+    @staticmethod
+    def _cancel(work: _Work) -> None:
+        work.cancelled = True
+        if work.call is not None:
+            work.call.cancel()
+
+    async def _settle(self, work: _Work) -> None:
+        """Waits until the Runtime Server has ended the work, or the whole registration is gone."""
+        held, wait = work.held, FIRST_LOOK_SECONDS
+        while held.stage is Stage.REGISTERED:
+            try:
+                function = await self.server.status(run_uid=held.epoch.run_uid, registration_id=held.registration_id)
+                if function.state is FunctionState.FORGOTTEN or function.in_flight == 0:
+                    break
+            except NotReady:
+                pass  # away: it either comes back and says, or its registration ends
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_LOOK_SECONDS)
+        self._end(work)
+
+    def _end(self, work: _Work) -> None:
+        held = work.held
+        self.slots.ended(work.slot)
+        if self._work.get(held.epoch.run_uid) is work:
+            del self._work[held.epoch.run_uid]
+        held.last_activity = clock.wall()
+        self.on_ended(held)
+
+
+_MESSAGES: dict[Kind, str] = {
+    outcomes.DEADLINE_EXCEEDED: "the invocation's deadline has passed",
+    outcomes.IN_FLIGHT: "an invocation of this Run is in flight",
+    outcomes.NOT_READY: "the function is not ready",
+    outcomes.OWNER_UNREACHABLE: "the function's owner cannot be reached",
+    outcomes.OUTCOME_UNKNOWN: "the connection was lost after the call was sent; whether the function ran is not known",
+    outcomes.CANCELLED: "the invocation was cancelled",
+}
+"""Kinds about which the server's own words would tell a caller nothing."""
+
+
+def failure(kind: Kind, message: str, invocation_id: str | None, details: Mapping[str, str] | None = None) -> Failure:
+    """A failure of this component; 429 and 503 say when to come again."""
+    return Failure(
+        kind=kind,
+        message=message,
+        component=COMPONENT,
+        invocation_id=invocation_id,
+        retry_after=RETRY_AFTER_SECONDS if kind.status in (429, 503) else None,
+        details=dict(details or {}),
+    )

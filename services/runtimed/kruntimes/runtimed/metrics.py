@@ -1,0 +1,36 @@
+"""What runtimed counts. No label names a Run: cardinality stays bounded (design §9)."""
+
+from kruntimes.common.api.outcomes import Outcome
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30, 60, 300, 900)
+"""From a warm call of a millisecond to the longest deadline."""
+
+
+class Metrics:
+    """The figures of one runtimed."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "kruntimes_runtimed_requests", "Requests answered.", ("hop", "status", "outcome"), registry=registry
+        )
+        self._seconds = Histogram(
+            "kruntimes_runtimed_invocation_seconds",
+            "Time from request to answer, of invocations that were dispatched.",
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.decisions = Counter(
+            "kruntimes_runtimed_decisions", "Lifecycle decisions carried out.", ("decision",), registry=registry
+        )
+        self.access = Counter(
+            "kruntimes_runtimed_access", "Authorization checks, by how they were answered.", ("how",), registry=registry
+        )
+        self.registered = Gauge("kruntimes_runtimed_registrations", "Functions held by this Pod.", registry=registry)
+        self.fenced = Gauge("kruntimes_runtimed_fenced", "1 while the heartbeat is too old.", registry=registry)
+
+    def answered(self, *, hop: str, status: int, outcome: Outcome, seconds: float) -> None:
+        """Counts one answer; hop is `gateway` or `peer`."""
+        self._requests.labels(hop, str(status), outcome.value).inc()
+        if not outcome.retry_safe:
+            self._seconds.observe(seconds)
