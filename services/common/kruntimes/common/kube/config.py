@@ -5,7 +5,6 @@ ours (`credentials`). Importing it costs 0.4 s of CPU, so it is imported when a 
 """
 
 import os
-import ssl
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from urllib.parse import urlsplit
 from kruntimes.common.api.settings import SettingsError
 from kruntimes.common.kube.credentials import Credential, Fixed, Plugin, TokenFile
 
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
+"""What the library raises for a kubeconfig that is YAML and nothing more."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -22,6 +23,7 @@ async def load(*, kubeconfig: Path | None, context: str | None) -> tuple[Any, Cr
 
     Source: *kubeconfig*, else $KUBECONFIG, else the Pod's ServiceAccount. Raises SettingsError with a sentence.
     """
+    import yaml
     from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import ConfigException
 
@@ -32,7 +34,7 @@ async def load(*, kubeconfig: Path | None, context: str | None) -> tuple[Any, Cr
             credential = await _from_kubeconfig(configuration, files, context)
         else:
             credential = _in_cluster(configuration)
-    except (ConfigException, OSError, ssl.SSLError, AssertionError, KeyError, TypeError, ValueError) as error:
+    except (ConfigException, yaml.YAMLError, OSError, AssertionError, *_MALFORMED) as error:
         where = f"kubeconfig {files}" if files else "no KUBECONFIG, and not in a Pod"
         raise SettingsError(f"{where}: {error or type(error).__name__}") from error
     if configuration.proxy is None:

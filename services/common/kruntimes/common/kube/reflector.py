@@ -66,6 +66,7 @@ class Reflector(Generic[T]):
         self._silence = silence
         self._since: float | None = None
         self._heard = float("-inf")
+        self._opened: float | None = None
         self._last_trouble = ""
         self.synced = asyncio.Event()
         self.restarts = 0
@@ -95,22 +96,23 @@ class Reflector(Generic[T]):
         failures = 0
         while True:
             trouble: Exception | None = None
+            self._opened = None
             try:
                 if self._core.version is None:
                     await self._relist()
-                lived = await self._follow()
-                failures = failures + 1 if lived < SHORT_WATCH_SECONDS else 0
+                await self._follow()
             except (Expired, LineTooLong, errors.Gone) as error:
                 self._core.expire()
                 trouble = error
             except (Broken, errors.ApiError) as error:
                 trouble = error
-            if trouble is not None:
-                failures += 1
-                self._tell(trouble)
-            self.restarts += 1
+            lived_long = self._opened is not None and clock.monotonic() - self._opened >= SHORT_WATCH_SECONDS
+            failures = (0 if lived_long else failures) + (0 if lived_long and trouble is None else 1)
             if failures:
                 self._since = None
+            if trouble is not None:
+                self._tell(trouble)
+            self.restarts += 1
             wait = wait_after(trouble, failures=failures, first=FIRST_WAIT_SECONDS, cap=LONGEST_WAIT_SECONDS)
             await asyncio.sleep(wait)
 
@@ -124,8 +126,8 @@ class Reflector(Generic[T]):
             self._changed(key)
         self.synced.set()
 
-    async def _follow(self) -> float:
-        """Watches from the known version until the stream ends; returns the seconds it lived."""
+    async def _follow(self) -> None:
+        """Watches from the known version until the stream ends."""
         query = selectors(self._labels, self._fields) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -134,8 +136,8 @@ class Reflector(Generic[T]):
         }
         lines, done = Lines(), 0
         async with self._kube.stream(self._path, query=query, accept=self._accept[0], silence=self._silence) as pieces:
-            opened = clock.monotonic()
-            self._hear(opened)
+            self._opened = clock.monotonic()
+            self._hear(self._opened)
             async for piece in pieces:
                 for line in lines.feed(piece):
                     if (key := self._core.apply(line)) is not None:
@@ -145,7 +147,6 @@ class Reflector(Generic[T]):
                         await asyncio.sleep(0)
                 self._hear(clock.monotonic())
                 self._tell(None)
-        return clock.monotonic() - opened
 
     def _hear(self, now: float) -> None:
         """Something came. After too long a silence, even one of our own making, what was missed is not yet known."""
