@@ -1,0 +1,266 @@
+"""The Runtime controller's shell: one ReplicaSet for each template hash, one Service, and what its Pods need.
+
+Source: design §4 and §8.
+"""
+
+import logging
+from typing import Any
+
+import msgspec
+from kruntimes.common import clock
+from kruntimes.common.api.names import (
+    POD_DELETION_COST,
+    RUNTIMED_ROLE,
+    RUNTIMED_SERVICE_ACCOUNT,
+    TEMPLATE_HASH_LABEL,
+)
+from kruntimes.common.api.views import Object, Pod, Runtime
+from kruntimes.common.errors import Terminal
+from kruntimes.common.kube import paths
+from kruntimes.common.kube.errors import AlreadyExists, BadRequest, Invalid, Missing
+from kruntimes.common.kube.events import runtime_ref
+from kruntimes.common.kube.queue import After, Done, WorkQueue, work
+from kruntimes.common.kube.reflector import Reflector
+from kruntimes.common.kube.transport import Kube
+from kruntimes.controller import rollout
+from kruntimes.controller.announce import Announcer
+from kruntimes.controller.book import Book
+from kruntimes.controller.pods import MANAGER
+from kruntimes.controller.podtemplate import (
+    MANAGED_BY,
+    PodDefaults,
+    pod_template,
+    replica_set,
+    service,
+    service_account,
+    template_hash,
+)
+from kruntimes.controller.signer import Bundles
+from kruntimes.controller.views import ReplicaSet, timestamp
+
+log = logging.getLogger(__name__)
+
+WORKERS = 4
+SETTLE_SECONDS = 0.05
+"""Pods and Runs change in bursts; what follows from them for a Runtime is looked at once for each burst."""
+ORPHAN_SECONDS = 1.0
+"""A ReplicaSet or Service of an earlier Runtime of the same name is about to be collected; look again after this."""
+
+
+class Runtimes:
+    """Makes of every Runtime what runs it, and tells in its status how that goes."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        book: Book,
+        defaults: PodDefaults,
+        *,
+        runtimes: Reflector[Runtime],
+        replica_sets: Reflector[ReplicaSet],
+        services: Reflector[Object],
+        bundles: Bundles,
+        announcer: Announcer,
+    ) -> None:
+        self._kube = kube
+        self._book = book
+        self._defaults = defaults
+        self._runtimes = runtimes
+        self._replica_sets = replica_sets
+        self._services = services
+        self._bundles = bundles
+        self._announcer = announcer
+        self._templates: dict[str, tuple[str, int, dict[str, Any], str]] = {}
+        self._granted: set[tuple[str, str]] = set()
+        self._queue = WorkQueue()
+
+    def runtime_changed(self, key: str) -> None:
+        """A Runtime appeared, changed or went."""
+        if key not in self._runtimes.store:
+            self._templates.pop(key, None)
+            namespace = key.partition("/")[0]
+            self._granted = {one for one in self._granted if one[0] != namespace}
+            return
+        self._queue.add(key)
+
+    def owned_changed(self, key: str) -> None:
+        """A ReplicaSet or Service of the Runtime *key* changed."""
+        if key in self._runtimes.store:
+            self._queue.add(key)
+
+    def settle(self, key: str) -> None:
+        """Pods of the Runtime *key*, or the Runs on them, changed."""
+        if key in self._runtimes.store:
+            self._queue.add_after(key, SETTLE_SECONDS)
+
+    def retiring(self, pod: Pod) -> bool:
+        """Whether the Pod's template is not its Runtime's current one."""
+        known = self._templates.get(f"{pod.metadata.namespace}/{pod.runtime}")
+        return known is not None and pod.metadata.labels.get(TEMPLATE_HASH_LABEL) != known[3]
+
+    async def run(self) -> None:
+        """Reconciles until cancelled."""
+        await work(self._queue, self._reconcile, workers=WORKERS)
+
+    async def _reconcile(self, key: str) -> Done | After:
+        runtime = self._runtimes.store.get(key)
+        if runtime is None or runtime.metadata.deleting:
+            return Done()
+        namespace = runtime.metadata.namespace
+        self._bundles.want(namespace)
+        await self._grant(namespace, service_account(runtime))
+        if not await self._ensure_service(runtime):
+            return After(ORPHAN_SECONDS)
+        template, digest = self._template(runtime)
+        name = f"{runtime.metadata.name}-{digest}"
+        current, old = self._generations(runtime, name)
+        standing = self._replica_sets.store.get(f"{namespace}/{name}")
+        if current is None and standing is not None:
+            return After(ORPHAN_SECONDS)
+        try:
+            for step in rollout.plan(wanted=runtime.spec.replicas, current=current, old=old):
+                await self._take(runtime, template, step)
+        except (Invalid, BadRequest) as error:
+            await self._write_status(runtime, current, old, trouble=error.message)
+            self._announcer.say(
+                runtime_ref(runtime.metadata), reason="TemplateRefused", message=error.message, warning=True
+            )
+            raise Terminal(f"the Pod template is refused: {error.message}") from None
+        await self._write_status(runtime, current, old, trouble="")
+        return Done()
+
+    def _template(self, runtime: Runtime) -> tuple[dict[str, Any], str]:
+        """The Pod template and its hash, made once for each generation."""
+        meta = runtime.metadata
+        known = self._templates.get(meta.key)
+        if known is None or known[:2] != (meta.uid, meta.generation):
+            template = pod_template(runtime, self._defaults)
+            known = self._templates[meta.key] = (meta.uid, meta.generation, template, template_hash(template))
+        return known[2], known[3]
+
+    async def _grant(self, namespace: str, account: str) -> None:
+        """Lets *account* do a runtimed's work in *namespace*.
+
+        Neither is owned by the Runtime: its Pods still need them while they drain after it was deleted.
+        """
+        if (namespace, account) in self._granted:
+            return
+        if account == RUNTIMED_SERVICE_ACCOUNT:
+            body: dict[str, Any] = {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": account, "namespace": namespace, "labels": MANAGED_BY},
+                "automountServiceAccountToken": False,
+            }
+            try:
+                await self._kube.create(paths.serviceaccounts(namespace), body, Object)
+            except AlreadyExists:
+                log.debug("service account stands", extra={"namespace": namespace})
+        name = RUNTIMED_ROLE if account == RUNTIMED_SERVICE_ACCOUNT else f"{RUNTIMED_ROLE}:{account}"
+        body = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": namespace, "labels": MANAGED_BY},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": RUNTIMED_ROLE},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        }
+        await self._kube.apply(paths.rolebindings(namespace, name), body, Object, manager=MANAGER)
+        self._granted.add((namespace, account))
+
+    async def _ensure_service(self, runtime: Runtime) -> bool:
+        """Makes the Service unless it stands; False while another's of that name is in the way."""
+        held = self._services.store.get(runtime.metadata.key)
+        if held is None:
+            path = paths.services(runtime.metadata.namespace, runtime.metadata.name)
+            await self._kube.apply(path, service(runtime), Object, manager=MANAGER)
+            return True
+        return _owned(held.metadata.owner_references, runtime)
+
+    def _generations(self, runtime: Runtime, name: str) -> tuple[rollout.Generation | None, list[rollout.Generation]]:
+        pods: dict[str, list[rollout.PodFact]] = {}
+        for pod in self._book.pods(runtime.metadata.key):
+            if not pod.metadata.deleting:
+                pods.setdefault(pod.metadata.labels.get(TEMPLATE_HASH_LABEL, ""), []).append(self._fact(pod))
+        current: rollout.Generation | None = None
+        old: list[rollout.Generation] = []
+        for found in self._replica_sets.store.values():
+            meta = found.metadata
+            if meta.namespace != runtime.metadata.namespace or not _owned(meta.owner_references, runtime):
+                continue
+            members = tuple(pods.get(meta.labels.get(TEMPLATE_HASH_LABEL, ""), ()))
+            generation = rollout.Generation(name=meta.name, uid=meta.uid, replicas=found.spec.replicas, pods=members)
+            if meta.name == name:
+                current = generation
+            elif not meta.deleting:
+                old.append(generation)
+        return current, sorted(old, key=lambda one: one.name)
+
+    def _fact(self, pod: Pod) -> rollout.PodFact:
+        return rollout.PodFact(
+            key=pod.metadata.key,
+            uid=pod.metadata.uid,
+            ready=pod.ready,
+            busy=bool(self._book.used(pod.metadata.uid)),
+            cost=pod.metadata.annotations.get(POD_DELETION_COST),
+        )
+
+    async def _take(self, runtime: Runtime, template: dict[str, Any], step: rollout.Step) -> None:
+        namespace = runtime.metadata.namespace
+        extra = {"runtime": runtime.metadata.key}
+        if isinstance(step, rollout.Create):
+            body = replica_set(runtime, template, replicas=step.replicas)
+            path = paths.replicasets(namespace, body["metadata"]["name"])
+            await self._kube.apply(path, body, Object, manager=MANAGER)
+            log.info("replica set made", extra=extra | {"replica_set": body["metadata"]["name"]})
+            self._announcer.say(
+                runtime_ref(runtime.metadata),
+                reason="ReplicaSetCreated",
+                message=f"Created ReplicaSet {body['metadata']['name']} of {step.replicas}",
+            )
+        elif isinstance(step, rollout.Scale):
+            scale = {"metadata": {"uid": step.uid}, "spec": {"replicas": step.replicas}}
+            await self._kube.patch_merge(paths.replicasets(namespace, step.name), scale, Object)
+            log.info("replica set scaled", extra=extra | {"replica_set": step.name, "replicas": step.replicas})
+        elif isinstance(step, rollout.Protect):
+            cost = {"metadata": {"uid": step.uid, "annotations": {POD_DELETION_COST: step.cost}}}
+            await self._kube.patch_merge(paths.pods(namespace, step.pod.partition("/")[2]), cost, Object)
+        else:
+            try:
+                await self._kube.delete(paths.replicasets(namespace, step.name), uid=step.uid, propagation="Background")
+            except Missing:
+                return
+            log.info("replica set removed", extra=extra | {"replica_set": step.name})
+
+    async def _write_status(
+        self,
+        runtime: Runtime,
+        current: rollout.Generation | None,
+        old: list[rollout.Generation],
+        *,
+        trouble: str,
+    ) -> None:
+        ready = sum(pod.ready for pod in self._book.pods(runtime.metadata.key))
+        conditions = rollout.conditions(
+            runtime.status.conditions,
+            ready=ready,
+            wanted=runtime.spec.replicas,
+            done=rollout.complete(wanted=runtime.spec.replicas, current=current, old=old),
+            trouble=trouble,
+            generation=runtime.metadata.generation,
+            now=timestamp(clock.wall()),
+        )
+        if ready == runtime.status.ready_replicas and conditions == runtime.status.conditions:
+            return
+        body = {
+            "metadata": {"resourceVersion": runtime.metadata.resource_version},
+            "status": {"readyReplicas": ready, "conditions": [msgspec.to_builtins(one) for one in conditions]},
+        }
+        path = paths.runtimes(runtime.metadata.namespace, runtime.metadata.name, "status")
+        try:
+            await self._kube.patch_merge(path, body, Object)
+        except Missing:
+            log.debug("runtime went before its status was written", extra={"runtime": runtime.metadata.key})
+
+
+def _owned(owners: tuple[Any, ...], runtime: Runtime) -> bool:
+    return any(one.uid == runtime.metadata.uid for one in owners)
