@@ -1,0 +1,105 @@
+"""Which Run has which UID: a copy of the metadata of all Runs, kept by a watch (design §6).
+
+A path names a UID and a review needs a name. Specs, with sources of up to 256 KiB, are never fetched.
+"""
+
+import asyncio
+from collections import defaultdict
+
+from kruntimes.common.api.views import Object
+from kruntimes.common.kube import paths
+from kruntimes.common.kube.reflector import Reflector
+from kruntimes.common.kube.transport import Kube
+
+WAIT_SECONDS = 0.25
+"""A Run that was made a moment ago is about to appear; nobody waits longer for one that may not exist."""
+MAX_WAITING = 128
+"""Callers that may wait at once; the others take the index at its word, so that made-up UIDs hold no connections."""
+
+
+class Names:
+    """UID → (namespace, name), fed with objects by their `namespace/name`."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, tuple[str, str]] = {}
+        self._uids: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def apply(self, key: str, found: Object | None) -> str | None:
+        """Takes what is now at *key*, None where nothing is; returns a UID that has become known."""
+        uid = found.metadata.uid if found is not None else ""
+        old = self._uids.get(key)
+        if old == uid:
+            return None
+        if old is not None:
+            del self._uids[key]
+            del self._by_uid[old]
+        if found is None or not uid:
+            return None
+        self._uids[key] = uid
+        self._by_uid[uid] = (found.metadata.namespace, found.metadata.name)
+        return uid
+
+    def name(self, *, namespace: str, uid: str) -> str | None:
+        """The name of the Run with this UID in this namespace; a UID of another namespace is as good as none."""
+        found = self._by_uid.get(uid)
+        return found[1] if found is not None and found[0] == namespace else None
+
+
+class Index:
+    """The names that a watch keeps current while `run` runs."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._names = Names()
+        self._reflector = Reflector(kube, paths.runs(None), Object, metadata_only=True, on_change=self._changed)
+        self._waiting: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)
+        self._waiters = 0
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything has been listed once; before that nothing may be said to be unknown."""
+        return self._reflector.synced.is_set()
+
+    @property
+    def current(self) -> bool:
+        """Whether the watch lives, so that what is not there does not exist."""
+        return self._reflector.healthy_since() is not None
+
+    async def find(self, *, namespace: str, uid: str) -> str | None:
+        """The name of a Run; waits a moment, once, for one that is not known. A hit does not suspend."""
+        name = self._names.name(namespace=namespace, uid=uid)
+        if name is not None or self._waiters >= MAX_WAITING:
+            return name
+        appeared = asyncio.get_running_loop().create_future()
+        self._waiting[uid].add(appeared)
+        self._waiters += 1
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await appeared
+        except TimeoutError:
+            return None
+        finally:
+            self._waiters -= 1
+            self._forget(uid, appeared)
+        return self._names.name(namespace=namespace, uid=uid)
+
+    async def run(self) -> None:
+        """Lists and watches until cancelled."""
+        await self._reflector.run()
+
+    def _changed(self, key: str) -> None:
+        uid = self._names.apply(key, self._reflector.store.get(key))
+        for appeared in self._waiting.get(uid, ()) if uid else ():
+            if not appeared.done():
+                appeared.set_result(None)
+
+    def _forget(self, uid: str, appeared: asyncio.Future[None]) -> None:
+        held = self._waiting[uid]
+        held.discard(appeared)
+        if not held:
+            del self._waiting[uid]

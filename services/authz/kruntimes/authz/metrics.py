@@ -1,0 +1,37 @@
+"""What authz counts: results, never who asked for what (design §9)."""
+
+from kruntimes.authz.decide import Allow, Deny
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
+"""Seconds: a hit takes tens of microseconds, a review some milliseconds, an unknown UID a quarter of a second."""
+
+
+class Metrics:
+    """Counters of checks by result and of reviews by what became of them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._checks = Counter(
+            "kruntimes_authz_checks",
+            "Checks by result: allow, or the reason of the refusal.",
+            ["result"],
+            registry=registry,
+        )
+        self._reviews = Counter(
+            "kruntimes_authz_reviews",
+            "Questions to the decision cache, by how they were answered.",
+            ["event"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "kruntimes_authz_check_seconds", "Seconds from a check to its answer.", buckets=BUCKETS, registry=registry
+        )
+
+    def answered(self, answer: Allow | Deny, seconds: float) -> None:
+        """Counts one check."""
+        self._checks.labels("allow" if isinstance(answer, Allow) else answer.kind.reason).inc()
+        self._seconds.observe(seconds)
+
+    def reviewed(self, event: str) -> None:
+        """Counts what `kruntimes.common.access` tells."""
+        self._reviews.labels(event).inc()

@@ -1,0 +1,115 @@
+"""Envoy's ext_authz HTTP service on a unix socket: the shell around `decide` (design §6).
+
+Envoy sends method, path and three headers of each request, never a body. Status 200 lets it through and names, in
+headers that Envoy takes over, the shard and the Runtime; any other status is the caller's answer as it stands, except
+5xx, for which Envoy has an answer of its own.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+from aiohttp import web
+from kruntimes.authz.decide import NO_SUCH_RUN, UNAVAILABLE, Allow, Asked, Check, Deny, Policy, decide, question, read
+from kruntimes.authz.index import Index
+from kruntimes.authz.metrics import Metrics
+from kruntimes.common import clock
+from kruntimes.common.access import Access
+from kruntimes.common.api.outcomes import INVOCATION_ID, TIMEOUT_MS
+from kruntimes.common.errors import NotReady
+
+log = logging.getLogger(__name__)
+
+SHARD_HEADER = "x-kr-shard"
+RUNTIME_HEADER = "x-kr-runtime"
+KEEP_ALIVE_SECONDS = 180.0
+"""Far above the 30 s after which Envoy closes an idle connection: it must be Envoy that closes."""
+SHUTDOWN_SECONDS = 1.0
+"""A check that is under way at the end is cut off after this; Envoy then answers 503."""
+SOCKET_UMASK = 0o177
+"""Only our own user, which Envoy shares, may connect."""
+
+
+class Authorizer:
+    """Answers checks: from the index and the decision cache alone where both know."""
+
+    def __init__(self, *, index: Index, access: Access, policy: Policy, metrics: Metrics) -> None:
+        self._index = index
+        self._access = access
+        self._policy = policy
+        self._metrics = metrics
+
+    async def check(self, check: Check) -> Allow | Deny:
+        """The answer to one check, counted, and logged if it is a refusal."""
+        began = clock.monotonic()
+        asked = read(check, self._policy)
+        answer = asked if isinstance(asked, Deny) else await self._authorize(asked)
+        self._metrics.answered(answer, clock.monotonic() - began)
+        if isinstance(answer, Deny):
+            known = {} if isinstance(asked, Deny) else {"run_uid": asked.path.uid, "runtime": asked.path.runtime}
+            fields = {"status": answer.kind.status, "reason": answer.kind.reason, "invocation_id": check.invocation_id}
+            log.info("request refused", extra=fields | known)
+        return answer
+
+    async def _authorize(self, asked: Asked) -> Allow | Deny:
+        path = asked.path
+        if not self._index.synced:
+            return UNAVAILABLE
+        known = await self._index.find(namespace=path.namespace, uid=path.uid)
+        # An answer about a Run that may not exist is never kept: it may be made in the next moment.
+        try:
+            review = await self._access.check(
+                asked.token, question(path, known, self._policy), uid=path.uid, cache=known is not None
+            )
+        except NotReady:
+            review = None
+        answer = decide(path, known, review)
+        # With a broken watch nothing is proven not to exist.
+        return UNAVAILABLE if answer is NO_SUCH_RUN and not self._index.current else answer
+
+
+def check_of(request: web.BaseRequest) -> Check:
+    """The check that Envoy's request stands for."""
+    headers = request.headers
+    return Check(
+        method=request.method,
+        target=request.raw_path,
+        authorization=tuple(headers.getall("authorization", ())),
+        invocation_ids=tuple(headers.getall(INVOCATION_ID, ())),
+        timeouts=tuple(headers.getall(TIMEOUT_MS, ())),
+    )
+
+
+def response_of(answer: Allow | Deny, check: Check) -> web.Response:
+    """The HTTP answer to Envoy."""
+    if isinstance(answer, Allow):
+        headers = {RUNTIME_HEADER: answer.runtime}
+        if answer.shard:
+            headers[SHARD_HEADER] = answer.shard
+        return web.Response(headers=headers)
+    failure = answer.failure(check.invocation_id)
+    return web.Response(status=failure.kind.status, headers=failure.headers() | answer.headers(), body=failure.body())
+
+
+async def serve(authorizer: Authorizer, socket: Path) -> web.ServerRunner:
+    """Listens on *socket* and returns; `await runner.cleanup()` ends it.
+
+    A caller that leaves cancels its check, and with it a review that nobody else waits for.
+    """
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        check = check_of(request)
+        return response_of(await authorizer.check(check), check)
+
+    server = web.Server(handle, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, handler_cancellation=True)
+    runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
+    await runner.setup()
+    before = os.umask(SOCKET_UMASK)
+    try:
+        await web.UnixSite(runner, socket).start()
+    except BaseException:
+        await runner.cleanup()
+        raise
+    finally:
+        os.umask(before)
+    return runner
