@@ -106,7 +106,8 @@ OPERATOR_MAY_NOT = (
 
 READS = tuple(f"{verb} {kind}" for verb in ("get", "list", "watch") for kind in ("runs", "runtimes", "pods"))
 WRITES = ("create runs", "patch runs", "delete runs", "patch runs/status", "patch runtimes", "patch pods")
-ASKS = tuple(f"{verb} {CSR}" for verb in ("create", "get", "list", "watch"))
+ASKS = (f"create {CSR}", f"get {CSR}")
+SPIES = (f"list {CSR}", f"watch {CSR}")
 ISSUES = (f"update {CSR}/approval", f"update {CSR}/status", "sign signers kruntimes.io/runtimed")
 
 RUNTIMED_MAY = (
@@ -137,13 +138,15 @@ CASES = [
     *cases(OPERATOR, "system", True, ("create leases", "update leases", "patch leases")),
     *cases(OPERATOR, "system", False, ("get secrets other", "list secrets", "delete secrets kruntimes-ca")),
     *cases(ROUTER, "cluster", True, READS, ASKS, ("create selfsubjectaccessreviews",)),
-    *cases(ROUTER, "cluster", False, WRITES, ISSUES, NOBODY_MAY, ("create events",)),
+    *cases(ROUTER, "cluster", False, WRITES, ISSUES, SPIES, NOBODY_MAY, ("create events",)),
     *cases(ROUTER, "system", False, ("get secrets kruntimes-ca",)),
     *cases(GATEWAY, "cluster", True, ("list runs", "watch runs"), ASKS, ("create selfsubjectaccessreviews",)),
-    *cases(GATEWAY, "cluster", False, ("get runs", "list pods", "list runtimes"), WRITES, ISSUES, NOBODY_MAY),
+    *cases(GATEWAY, "cluster", False, ("get runs", "list pods", "list runtimes"), WRITES, ISSUES, SPIES),
+    *cases(GATEWAY, "cluster", False, NOBODY_MAY),
     *cases(GATEWAY, "system", False, ("get secrets kruntimes-ca",)),
     *cases("kruntimes-runtimed", "demo", True, RUNTIMED_MAY),
     *cases("kruntimes-runtimed", "cluster", True, ASKS, ("create selfsubjectaccessreviews",)),
+    *cases("kruntimes-runtimed", "cluster", False, SPIES, ISSUES),
     *cases("kruntimes-runtimed", "demo", False, RUNTIMED_MAY_NOT, NOBODY_MAY),
     *cases("kruntimes-runtimed", "elsewhere", False, RUNTIMED_MAY),
     *cases(("a-view", []), "demo", True, ("get runs", "list runs", "watch runtimes", "get runtimes/scale")),
