@@ -65,14 +65,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises SettingsError. An empty value counts as absent.
         """
-        fields = {f.name: f for f in msgspec.structs.fields(cls)}
+        fields = {PREFIX + f.name.upper(): f for f in msgspec.structs.fields(cls)}
         values: dict[str, object] = {}
         for name, text in environ.items():
             if not name.startswith(PREFIX) or not text:
                 continue
-            if _SERVICE_LINK.fullmatch(name) and name.removeprefix(PREFIX).lower() not in fields:
+            field = fields.get(name)
+            if field is None and _SERVICE_LINK.fullmatch(name):
                 continue
-            field = fields.get(name.removeprefix(PREFIX).lower())
             if field is None:
                 raise SettingsError(f"{name} is not a setting of kruntimes")
             try:
