@@ -1,0 +1,229 @@
+"""The operator on a real kube-apiserver, with the roles of an installation and no more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from kruntimes.common.api.names import FINALIZER, READINESS_GATE, SERVING_SIGNER, Role, pod_dns, runtime_dns, spiffe_id
+from kruntimes.common.api.views import Pod, Runtime, condition
+from kruntimes.common.kube import paths
+from kruntimes.common.kube.csr import CertificateNames, CertificateRefused, request_certificate
+from kruntimes.controller.views import ControlledRun
+from tests.controller_world import Json, World, eventually, world
+
+
+@pytest.fixture
+async def place(control_plane: Path, tmp_path: Path) -> AsyncIterator[World]:
+    async with world(control_plane, tmp_path) as made:
+        yield made
+
+
+def reason(run: ControlledRun) -> str:
+    held = run.condition("Ready")
+    return held.reason if held is not None else ""
+
+
+async def test_a_runtime_becomes_a_replica_set_and_a_service(place: World) -> None:
+    async with place.operator():
+        runtime = await place.runtime("python", replicas=2)
+        pods = await place.pods("python", 2)
+        service: Json = await place.admin.get(paths.services(place.namespace, "python"), dict)
+        assert [port["port"] for port in service["spec"]["ports"]] == [9443, 9444, 9090]
+        assert service["metadata"]["ownerReferences"][0]["uid"] == runtime.metadata.uid
+        assert pods[0].metadata.annotations["kruntimes.io/capacity.runs"] == "2"
+        bundle: Json = await place.admin.get(paths.configmaps(place.namespace, "kruntimes-ca"), dict)
+        assert bundle["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----")
+        for pod in pods:
+            await place.beat(pod)
+
+        async def gates_open() -> bool:
+            found, _ = await place.admin.list(paths.pods(place.namespace), Pod)
+            held = [condition(pod.status.conditions, READINESS_GATE) for pod in found]
+            return all(one is not None and one.status == "True" for one in held)
+
+        await eventually(gates_open)
+        for pod in pods:
+            await place.make_ready(pod)
+
+        async def complete() -> Runtime | None:
+            found = await place.admin.get(paths.runtimes(place.namespace, "python"), Runtime)
+            progressing = condition(found.status.conditions, "Progressing")
+            done = progressing is not None and progressing.reason == "Complete"
+            return found if done and found.status.ready_replicas == 2 else None
+
+        found = await eventually(complete)
+        available = condition(found.status.conditions, "Available")
+        assert available is not None
+        assert available.status == "True"
+
+
+async def test_runs_are_scheduled_oldest_first_and_spread(place: World) -> None:
+    async with place.operator():
+        await place.runtime("python", replicas=2, runs=2)
+        await place.create_run("first", "python")
+        explained = await place.until("first", lambda run: reason(run) == "NoReadyPod")
+        assert explained.state.phase == "Pending"
+        pods = await place.ready_pods("python", 2)
+        first = await place.until("first", lambda run: run.state.phase == "Scheduled")
+        assert first.state.assigned_pod_uid in {pod.metadata.uid for pod in pods}
+        assert reason(first) == "Scheduled"
+        for number in range(4):
+            await place.create_run(f"more-{number}", "python")
+        taken = [first] + [
+            await place.until(f"more-{number}", lambda run: run.state.phase == "Scheduled") for number in range(3)
+        ]
+        last = await place.until("more-3", lambda run: reason(run) == "InsufficientCapacity")
+        assert last.state.phase == "Pending"
+        held = sorted(run.state.assigned_pod_uid for run in taken)
+        assert held == sorted(pod.metadata.uid for pod in pods for _ in range(2))
+        assert len({run.state.assigned_pod_uid for run in taken[:2]}) == 2
+        # A Run that goes makes room for the one that waits.
+        await place.admin.delete(paths.runs(place.namespace, "first"))
+        await place.until("more-3", lambda run: run.state.phase == "Scheduled")
+
+
+async def test_a_burst_never_takes_more_than_there_is(place: World) -> None:
+    async with place.operator():
+        await place.runtime("python", replicas=2, runs=5)
+        await place.ready_pods("python", 2)
+        await asyncio.gather(*(place.create_run(f"run-{number}", "python") for number in range(30)))
+
+        async def settled() -> list[ControlledRun] | None:
+            runs, _ = await place.admin.list(paths.runs(place.namespace), ControlledRun)
+            return runs if all(reason(run) for run in runs) else None
+
+        runs = await eventually(settled)
+        placed = [run.state.assigned_pod_uid for run in runs if run.state.phase == "Scheduled"]
+        assert len(placed) == 10
+        assert sorted(placed.count(uid) for uid in set(placed)) == [5, 5]
+
+
+async def test_a_pending_run_is_cancelled_before_assignment(place: World) -> None:
+    async with place.operator():
+        await place.create_run("r", "nowhere")
+        await place.until("r", lambda run: reason(run) == "NoReadyPod")
+        await place.admin.patch_merge(paths.runs(place.namespace, "r"), {"spec": {"cancelRequested": True}}, dict)
+        ended = await place.until("r", lambda run: run.state.phase == "Cancelled")
+        assert reason(ended) == "Cancelled"
+        whole: Json = await place.admin.get(paths.runs(place.namespace, "r"), dict)
+        assert whole["status"]["completionTime"]
+
+
+async def test_a_run_whose_pod_is_gone_is_withdrawn_fenced_and_scheduled_again(place: World) -> None:
+    async with place.operator():
+        await place.runtime("python", replicas=1)
+        (pod,) = await place.ready_pods("python", 1)
+        await place.create_run("kept", "python", retryPolicy={"maxAttempts": 2})
+        await place.create_run("spent", "python")
+        for name in ("kept", "spent"):
+            await place.until(name, lambda run: run.state.phase == "Scheduled")
+            await place.admin.patch_merge(
+                paths.runs(place.namespace, name), {"metadata": {"finalizers": [FINALIZER]}}, dict
+            )
+            now = "2026-01-01T00:00:00Z"
+            ready = {"type": "Ready", "status": "True", "reason": "FunctionRegistered", "message": ""}
+            await place.write_status(
+                name,
+                {
+                    "phase": "Ready",
+                    "attempt": 1,
+                    "startTime": now,
+                    "conditions": [ready | {"lastTransitionTime": now}],
+                },
+            )
+        await place.admin.delete(paths.pods(place.namespace, pod.metadata.name), grace_seconds=0)
+        spent = await place.until("spent", lambda run: run.state.phase == "Failed")
+        assert reason(spent) == "RetriesExhausted"
+        kept = await place.until("kept", lambda run: run.state.phase == "Pending")
+        assert not kept.state.assigned_pod_uid
+        assert not kept.holds_finalizer
+        (other,) = await place.ready_pods("python", 1)
+        again = await place.until("kept", lambda run: run.state.phase == "Scheduled")
+        assert again.state.assigned_pod_uid == other.metadata.uid
+        assert again.state.attempt == 1
+
+
+async def test_a_deleting_run_without_assignment_loses_its_finalizer(place: World) -> None:
+    async with place.operator():
+        await place.create_run("r", "nowhere")
+        path = paths.runs(place.namespace, "r")
+        await place.admin.patch_merge(path, {"metadata": {"finalizers": [FINALIZER]}}, dict)
+        await place.admin.delete(path)
+
+        async def gone() -> bool:
+            return await place.run("r") is None
+
+        await eventually(gone)
+
+
+async def test_a_new_template_takes_over_as_the_old_pods_fall_free(place: World) -> None:
+    async with place.operator():
+        await place.runtime("python", replicas=2, runs=1)
+        await place.ready_pods("python", 2)
+        await place.create_run("busy", "python")
+        busy = await place.until("busy", lambda run: run.state.phase == "Scheduled")
+        template = {"spec": {"containers": [{"name": "runtime", "image": "registry.test/py:2"}]}}
+        await place.runtime("python", replicas=2, runs=1, template=template)
+        for pod in await place.pods("python", 4):
+            await place.beat(pod)
+            await place.make_ready(pod)
+        left = await place.pods("python", 3)
+        assert busy.state.assigned_pod_uid in {pod.metadata.uid for pod in left}
+        await place.admin.delete(paths.runs(place.namespace, "busy"))
+        left = await place.pods("python", 2)
+        assert busy.state.assigned_pod_uid not in {pod.metadata.uid for pod in left}
+
+        async def one_replica_set() -> bool:
+            found, _ = await place.admin.list(paths.replicasets(place.namespace), Runtime)
+            return len(found) == 1
+
+        await eventually(one_replica_set)
+
+
+async def test_a_template_that_no_pod_can_be_made_of_says_so(place: World) -> None:
+    async with place.operator():
+        broken = {"spec": {"containers": [{"name": "runtime", "image": "x", "ports": [{"containerPort": 0}]}]}}
+        await place.runtime("broken", template=broken)
+
+        async def refused() -> str | None:
+            found = await place.admin.get(paths.runtimes(place.namespace, "broken"), Runtime)
+            held = condition(found.status.conditions, "Progressing")
+            return held.message if held is not None and held.reason == "TemplateRefused" else None
+
+        assert "containerPort" in await eventually(refused)
+
+
+async def test_a_pod_gets_its_own_certificate_and_no_other(place: World) -> None:
+    async with place.operator():
+        await place.runtime("python", replicas=2)
+        one, other = await place.pods("python", 2)
+        kube = await place.client(await place.token(place.namespace, "kruntimes-runtimed", one))
+
+        def names(pod: Pod) -> CertificateNames:
+            uid = pod.metadata.uid
+            return CertificateNames(
+                uris=(
+                    spiffe_id(
+                        trust_domain="cluster.local",
+                        namespace=place.namespace,
+                        role=Role.RUNTIMED,
+                        owner="python",
+                        pod_uid=uid,
+                    ),
+                ),
+                dns=(
+                    pod_dns(pod_uid=uid, role=Role.RUNTIMED),
+                    runtime_dns(namespace=place.namespace, runtime="python"),
+                ),
+            )
+
+        try:
+            issued = await request_certificate(kube, signer="kruntimes.io/runtimed", names=names(one), seconds=600)
+            assert issued.not_after - issued.not_before == 600 + 300
+            with pytest.raises(CertificateRefused, match="URI of this Pod"):
+                await request_certificate(kube, signer="kruntimes.io/runtimed", names=names(other))
+            with pytest.raises(CertificateRefused, match="kruntimes-gateway"):
+                await request_certificate(kube, signer=SERVING_SIGNER, names=CertificateNames(dns=("gateway.test",)))
+        finally:
+            await kube.close()
