@@ -1,7 +1,9 @@
 """What authz counts: results, never who asked for what (design §9)."""
 
+from collections.abc import Sized
+
 from kruntimes.authz.decide import Allow, Deny
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
 """Seconds: a hit takes tens of microseconds, a review some milliseconds, an unknown UID a quarter of a second."""
@@ -26,6 +28,12 @@ class Metrics:
         self._seconds = Histogram(
             "kruntimes_authz_check_seconds", "Seconds from a check to its answer.", buckets=BUCKETS, registry=registry
         )
+
+        self._index = Gauge("kruntimes_authz_index_runs", "Runs whose name is known.", registry=registry)
+
+    def watch_index(self, index: Sized) -> None:
+        """Shows the size of *index* from now on."""
+        self._index.set_function(lambda: len(index))
 
     def answered(self, answer: Allow | Deny, seconds: float) -> None:
         """Counts one check."""

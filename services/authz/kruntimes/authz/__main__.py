@@ -1,0 +1,5 @@
+"""`python -m kruntimes.authz`."""
+
+from kruntimes.authz.main import main
+
+main()
