@@ -8,7 +8,8 @@ import pytest
 from kruntimes.common.api import manifests, names
 from tests.api.api_server import Json, Server, until
 
-SYSTEM = manifests.SYSTEM_NAMESPACE
+SYSTEM = f"rbac-system-{uuid.uuid4().hex[:8]}"
+"""An installation of our own, beside whatever else the cluster holds."""
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 HOMES = {
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts/{name}",
@@ -29,8 +30,9 @@ def account(name: str, namespace: str = SYSTEM) -> tuple[str, list[str]]:
 def demo(server: Server) -> Iterator[str]:
     """The installation's roles applied, and a namespace in which runtimed's is bound as the operator does it."""
     for namespace in (SYSTEM, demo := f"rbac-{uuid.uuid4().hex[:8]}"):
-        server.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-    for obj in manifests.rbac():
+        server.done("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    installation = manifests.rbac(namespace=SYSTEM)
+    for obj in installation:
         path = HOMES[obj["kind"]].format(**{"namespace": "", **obj["metadata"]})
         assert server.apply(path, obj)["kind"] == obj["kind"]
     bound(server, demo, names.RUNTIMED_ROLE, account(names.RUNTIMED_SERVICE_ACCOUNT, demo)[0])
@@ -41,7 +43,11 @@ def demo(server: Server) -> Iterator[str]:
     until(lambda: may(server, account("kruntimes-runtimed", demo), "get runs", namespace=demo))
     until(lambda: may(server, account("kruntimes-router"), "list runs"))
     yield demo
-    server.call("DELETE", f"/api/v1/namespaces/{demo}")
+    for obj in installation:
+        if obj["kind"] == "ClusterRoleBinding" and obj["metadata"]["name"].endswith(SYSTEM):
+            server.call("DELETE", HOMES["ClusterRoleBinding"].format(**obj["metadata"]))
+    for namespace in (SYSTEM, demo):
+        server.call("DELETE", f"/api/v1/namespaces/{namespace}")
 
 
 def bound(server: Server, namespace: str, role: str, user: str) -> None:
@@ -177,7 +183,21 @@ def test_the_operator_hands_on_one_role_only(server: Server, demo: str, role: st
     assert server.http.post(path, json=body, headers=headers).status_code == code
 
 
-def test_the_objects_move_to_another_namespace() -> None:
-    moved = manifests.rbac(namespace="elsewhere")
-    assert SYSTEM not in str(moved) and len(moved) == len(manifests.rbac())
-    assert {obj["metadata"].get("namespace") for obj in moved} == {None, "elsewhere"}
+def test_installations_of_two_namespaces_share_roles_and_no_binding() -> None:
+    default = {(obj["kind"], obj["metadata"]["name"]): obj for obj in manifests.rbac()}
+    moved = {(obj["kind"], obj["metadata"]["name"]): obj for obj in manifests.rbac(namespace="elsewhere")}
+    assert manifests.SYSTEM_NAMESPACE not in str(moved) and "elsewhere" not in str(default)
+    shared = {key for key in default.keys() & moved.keys() if "namespace" not in default[key]["metadata"]}
+    assert all(default[key] == moved[key] for key in shared)
+    assert {key for key in shared if key[0] == "ClusterRoleBinding"} == {("ClusterRoleBinding", names.CSR_ROLE)}
+    assert ("ClusterRoleBinding", "kruntimes-operator-elsewhere") in moved
+
+
+def test_every_binding_has_its_role_and_every_account_its_binding() -> None:
+    objects = manifests.rbac()
+    roles = {(obj["kind"], obj["metadata"]["name"]) for obj in objects if "rules" in obj}
+    bindings = [obj for obj in objects if "roleRef" in obj]
+    assert {(obj["roleRef"]["kind"], obj["roleRef"]["name"]) for obj in bindings} <= roles
+    subjects = {subject["name"] for obj in bindings for subject in obj["subjects"]}
+    assert {obj["metadata"]["name"] for obj in objects if obj["kind"] == "ServiceAccount"} <= subjects
+    assert ("ClusterRole", names.RUNTIMED_ROLE) in roles

@@ -19,10 +19,12 @@ def crds() -> list[dict[str, Any]]:
 def rbac(*, namespace: str = SYSTEM_NAMESPACE) -> list[dict[str, Any]]:
     """ServiceAccounts, roles and bindings of an installation whose services run in *namespace*.
 
-    The namespace itself must exist. Bindings of `kruntimes-runtimed` in the namespaces of Runtimes are the
+    The namespace itself must exist. Installations in several namespaces of one cluster share the ClusterRoles,
+    and each has bindings of its own. Bindings of `kruntimes-runtimed` in the namespaces of Runtimes are the
     operator's work and not among them.
     """
-    return [_moved(obj, namespace) for obj in _read("rbac")]
+    objects = list(_read("rbac"))
+    return objects if namespace == SYSTEM_NAMESPACE else [_moved(obj, namespace) for obj in objects]
 
 
 def _read(folder: str) -> Iterator[dict[str, Any]]:
@@ -35,9 +37,11 @@ def _read(folder: str) -> Iterator[dict[str, Any]]:
 
 
 def _moved(obj: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """Returns *obj* with the system namespace replaced where the object or a binding's subject names it."""
-    places = [obj.get("metadata", {}), *obj.get("subjects", ())]
-    for place in places:
+    """Puts *namespace* where the object or a binding's subject names the system's; returns *obj*."""
+    metadata, subjects = obj["metadata"], obj.get("subjects", ())
+    for place in (metadata, *subjects):
         if place.get("namespace") == SYSTEM_NAMESPACE:
             place["namespace"] = namespace
+    if obj["kind"] == "ClusterRoleBinding" and any("namespace" in subject for subject in subjects):
+        metadata["name"] = f"{metadata['name']}-{namespace}"
     return obj
