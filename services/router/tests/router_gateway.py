@@ -80,6 +80,15 @@ class Pki:
         )
         return Certificate(key_pem=pem, chain_pem=chain, not_before=0, not_after=0)
 
+    def sign_request(self, pem: bytes) -> bytes:
+        """The chain for a PKCS #10 request, with the names that it asks for."""
+        request = x509.load_pem_x509_csr(pem)
+        names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        key = request.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        builder = self._builder(request.subject, key).add_extension(names.value, critical=names.critical)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
 
 @dataclass
 class Upstream:

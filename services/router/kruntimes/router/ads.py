@@ -86,7 +86,7 @@ class Publisher:
         self._clients: set[_Client] = set()
         self._streams = 0
         self._serving = asyncio.Event()
-        self._snapshot = Snapshot({})
+        self._snapshot = Snapshot()
 
     @property
     def serving(self) -> bool:

@@ -98,6 +98,7 @@ def target_of(run: RouteRun, pod: Pod | None) -> Target | Unrouted:
     return Target(path, f"{host}:{INVOKE_PORT}", pod_dns(pod_uid=epoch.pod_uid, role=Role.RUNTIMED), str(epoch))
 
 
+@lru_cache(maxsize=4096)
 def address_of(text: str) -> str | None:
     """The canonical spelling of an IP address that a Pod can have, or None."""
     try:

@@ -32,7 +32,8 @@ SHARD_DIGITS = 3
 OTHER = "other"
 """Scope and RouteConfiguration of every path that has no shard."""
 
-_OVERWRITE = 2
+_DESTINATION, _SNI, _EPOCH = text(1, DESTINATION_HEADER), text(1, SNI_HEADER), text(1, EPOCH_HEADER)
+_OVERWRITE = number(3, 2)
 """HeaderValueOption.append_action OVERWRITE_IF_EXISTS_OR_ADD: a client's own header never survives."""
 _ANY_PATH = message(1, text(1, "/"))
 """Route.match: every path; the tree has already matched."""
@@ -75,14 +76,14 @@ def entry(*, path: str, address: str, sni: str, epoch: str, timeout: float) -> b
 
     timeout is in seconds. About 450 bytes; kept by the caller, since a shard is made of them again and again.
     """
-    route = (
-        _ANY_PATH
-        + message(2, text(1, RUNS_CLUSTER), message(8, duration(timeout)))
-        + _header(DESTINATION_HEADER, address)
-        + _header(SNI_HEADER, sni)
-        + _header(EPOCH_HEADER, epoch)
-    )
+    route = _direct_route(timeout) + _header(_DESTINATION, address) + _header(_SNI, sni) + _header(_EPOCH, epoch)
     return message(1, text(1, path), message(2, _action(route)))
+
+
+@lru_cache(maxsize=8)
+def _direct_route(timeout: float) -> bytes:
+    """What is the same in every entry's Route."""
+    return _ANY_PATH + message(2, text(1, RUNS_CLUSTER), message(8, duration(timeout)))
 
 
 @lru_cache(maxsize=8)
@@ -107,16 +108,18 @@ def shard(*, name: str, entries: Iterable[bytes], timeout: float) -> bytes:
     return text(1, name) + message(2, host)
 
 
-def _header(name: str, value: str) -> bytes:
-    """Route.request_headers_to_add: sets *name* whatever the request brought."""
-    return message(9, message(1, text(1, name), text(2, value)), number(3, _OVERWRITE))
+def _header(key: bytes, value: str) -> bytes:
+    """Route.request_headers_to_add: sets the header of HeaderValue.key *key* whatever the request brought."""
+    return message(9, message(1, key, text(2, value)), _OVERWRITE)
 
 
 def _action(route: bytes) -> bytes:
     """An OnMatch whose action is *route*."""
-    return message(2, text(1, "route"), message(2, any_of("envoy.config.route.v3.Route", route)))
+    return message(2, _ACTION_NAME, message(2, _ROUTE_TYPE, message(2, route)))
 
 
+_ACTION_NAME = text(1, "route")
+_ROUTE_TYPE = text(1, f"{_GOOGLEAPIS}envoy.config.route.v3.Route")
 _PATH_INPUT = message(
     1,
     text(1, "path"),

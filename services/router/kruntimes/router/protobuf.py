@@ -27,6 +27,10 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+_TAGS = tuple(varint(field << 3 | _DELIMITED) for field in range(64))
+"""The tags of delimited fields: no message of Envoy that is written here has a larger field number."""
+
+
 def number(field: int, value: int) -> bytes:
     """An integer, bool or enum field; zero is what absence means, so it is left out."""
     return varint(field << 3 | _VARINT) + varint(value) if value else b""
@@ -35,7 +39,7 @@ def number(field: int, value: int) -> bytes:
 def message(field: int, *parts: bytes) -> bytes:
     """A sub-message or bytes field made of *parts*; written even when empty, since presence may carry meaning."""
     body = parts[0] if len(parts) == 1 else b"".join(parts)
-    return varint(field << 3 | _DELIMITED) + varint(len(body)) + body
+    return _TAGS[field] + varint(len(body)) + body
 
 
 def text(field: int, value: str) -> bytes:

@@ -5,7 +5,7 @@ versions, and an Envoy that resumes is sent nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple, Self
@@ -28,6 +28,9 @@ class Resource(NamedTuple):
     body: bytes
 
 
+_NONE: MappingProxyType[str, Resource] = MappingProxyType({})
+
+
 def version_of(body: bytes) -> str:
     """The version of *body*: equal bytes, equal version."""
     return blake2b(body, digest_size=VERSION_BYTES).hexdigest()
@@ -37,20 +40,20 @@ def version_of(body: bytes) -> str:
 class Snapshot:
     """type URL → name → Resource. Snapshots are equal when every byte of them is."""
 
-    types: Mapping[str, Mapping[str, Resource]]
+    types: MappingProxyType[str, MappingProxyType[str, Resource]] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(cls, bodies: Mapping[Key, bytes]) -> Self:
         """A snapshot of exactly these resources."""
-        return cls(MappingProxyType({})).with_changes(bodies)
+        return cls().with_changes(bodies)
 
     def get(self, type_url: str, name: str) -> Resource | None:
         """The resource of that name, or None."""
-        return self.types.get(type_url, {}).get(name)
+        return self.of_type(type_url).get(name)
 
-    def of_type(self, type_url: str) -> Mapping[str, Resource]:
+    def of_type(self, type_url: str) -> MappingProxyType[str, Resource]:
         """All resources of one type by name; empty for a type that is not published."""
-        return self.types.get(type_url, MappingProxyType({}))
+        return self.types.get(type_url, _NONE)
 
     def differences(self, bodies: Mapping[Key, bytes | None]) -> dict[Key, bytes | None]:
         """Those of *bodies* (None: absent) that are not already what this snapshot holds."""
@@ -70,7 +73,7 @@ class Snapshot:
         fresh: dict[str, dict[str, Resource]] = {}
         for (type_url, name), body in bodies.items():
             if type_url not in fresh:
-                fresh[type_url] = dict(self.of_type(type_url))
+                fresh[type_url] = self.of_type(type_url).copy()
             if body is None:
                 fresh[type_url].pop(name, None)
             else:
