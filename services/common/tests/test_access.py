@@ -23,7 +23,7 @@ from kruntimes.common.access import (
     expiry,
 )
 from kruntimes.common.errors import NotReady
-from kruntimes.common.kube.errors import Forbidden, ServerError, Unauthorized, Unreachable
+from kruntimes.common.kube.errors import ApiError, Forbidden, ServerError, Unauthorized, Unreachable
 
 RUN = Question(verb="get", group="kruntimes.io", resource="runs", subresource="", namespace="team-a", name="hello")
 UID = "2c24c1f0-9f8f-4f80-82d5-3dd16a12d1e6"
@@ -214,8 +214,8 @@ async def serving(backend: Backend, **bounds: int):  # type: ignore[no-untyped-d
         yield Access(backend, tasks=tasks, count=counts.append, **bounds), counts
 
 
-def failed(status: int, kind: type[Exception]) -> Exception:
-    return kind(status, "Reason", "message")  # the constructor that every API error shares
+def failed(status: int, kind: type[ApiError]) -> Exception:
+    return kind(status=status, reason="Reason", message="message")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,148 @@
+"""What authz writes for Envoy: nothing but scalars reaches the bootstrap, and certificates change at one stroke."""
+
+import json
+import stat
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import yaml
+from kruntimes.authz.files import Bootstrap, GatewayFiles, host_and_port, render, secrets
+from kruntimes.common.kube.csr import Certificate
+
+TEMPLATE = resources.files("kruntimes.envoy").joinpath("bootstrap.yaml").read_text()
+FOLDER = Path("/run/kruntimes-gateway")
+
+
+def bootstrap(**changes: object) -> Bootstrap:
+    values: dict[str, object] = {
+        "bind_address": "0.0.0.0",
+        "ads_host": "kruntimes-router.kruntimes-system.svc",
+        "ads_port": 18000,
+        "max_timeout": 900.0,
+    }
+    return Bootstrap(**(values | changes))  # type: ignore[arg-type]
+
+
+def certificate(label: str) -> Certificate:
+    return Certificate(key_pem=f"key {label}".encode(), chain_pem=f"chain {label}".encode(), not_before=0, not_after=1)
+
+
+def test_the_bootstrap_says_what_it_was_given() -> None:
+    rendered = yaml.safe_load(render(TEMPLATE, FOLDER, bootstrap(bind_address="::", gateway_port=9443)))
+    api, stats = rendered["static_resources"]["listeners"]
+    clusters = {cluster["name"]: cluster for cluster in rendered["static_resources"]["clusters"]}
+    manager = api["filter_chains"][0]["filters"][0]["typed_config"]
+    endpoint = clusters["router"]["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+    assert api["address"]["socket_address"] == {"address": "::", "port_value": 9443}
+    assert stats["address"]["socket_address"] == {"address": "::", "port_value": 9901}
+    assert manager["stream_idle_timeout"] == "910.000s"
+    assert endpoint["address"]["socket_address"] == {
+        "address": "kruntimes-router.kruntimes-system.svc",
+        "port_value": 18000,
+    }
+    assert rendered["admin"]["address"]["pipe"] == {"path": "/run/kruntimes-gateway/admin.sock", "mode": 0o600}
+
+
+def test_nothing_is_ever_tried_again() -> None:
+    text = render(TEMPLATE, FOLDER, bootstrap())
+    assert "num_retries" not in text
+    assert text.count("retry_policy") == 1, "the stream to the router is opened again, and nothing else"
+
+
+@pytest.mark.parametrize(
+    ("folder", "changes"),
+    [
+        pytest.param(Path("relative"), {}, id="relative-folder"),
+        pytest.param(Path('/run/a"b'), {}, id="quote-in-folder"),
+        pytest.param(Path("/run/a\nb: c"), {}, id="line-end-in-folder"),
+        pytest.param(Path("/" + "a" * 110), {}, id="folder-too-long-for-a-socket"),
+        pytest.param(FOLDER, {"bind_address": "localhost"}, id="bind-to-a-name"),
+        pytest.param(FOLDER, {"bind_address": "0.0.0.0\nadmin: {}"}, id="bind-address-with-yaml"),
+        pytest.param(FOLDER, {"ads_host": "router}, x: {"}, id="host-with-yaml"),
+        pytest.param(FOLDER, {"ads_host": ""}, id="no-host"),
+        pytest.param(FOLDER, {"ads_port": 0}, id="no-port"),
+        pytest.param(FOLDER, {"gateway_port": 65536}, id="port-too-high"),
+    ],
+)
+def test_what_is_not_what_its_place_is_for_is_refused(folder: Path, changes: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        render(TEMPLATE, folder, bootstrap(**changes))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("router.svc:18000", ("router.svc", 18000), id="name-and-port"),
+        pytest.param("router.svc", ("router.svc", 99), id="name"),
+        pytest.param("127.0.0.1:5", ("127.0.0.1", 5), id="ipv4"),
+        pytest.param("[::1]:5", ("::1", 5), id="ipv6-and-port"),
+        pytest.param("[::1]", ("::1", 99), id="ipv6"),
+    ],
+)
+def test_an_address_is_split(text: str, expected: tuple[str, int]) -> None:
+    assert host_and_port(text, default_port=99) == expected
+
+
+@pytest.mark.parametrize("text", ["", "::1", "a:b", "a:1:2", ":5", "[]:5", "a:123456"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        host_and_port(text, default_port=99)
+
+
+def test_the_secrets_name_files_that_are_watched() -> None:
+    for name, content in secrets(FOLDER).items():
+        [resource] = json.loads(content)["resources"]
+        assert f"{resource['name']}.yaml" == name
+        assert '"watched_directory": {"path": "/run/kruntimes-gateway/tls"}' in content
+
+
+def read(folder: Path) -> dict[str, str]:
+    names = ("client.crt", "client.key", "serving.crt", "serving.key", "ca.crt")
+    return {name: (folder / "tls" / name).read_text() for name in names}
+
+
+def test_certificates_change_at_one_stroke(tmp_path: Path) -> None:
+    files = GatewayFiles(tmp_path / "gateway")
+    for label in ("one", "two", "three", "four"):
+        files.write_certificates(client=certificate(label), serving=certificate(f"s {label}"), ca_pem=label.encode())
+        assert read(tmp_path / "gateway") == {
+            "client.crt": f"chain {label}",
+            "client.key": f"key {label}",
+            "serving.crt": f"chain s {label}",
+            "serving.key": f"key s {label}",
+            "ca.crt": label,
+        }
+    tls = tmp_path / "gateway" / "tls"
+    assert (tls / "client.crt").readlink() == Path("..data/client.crt")
+    assert len(list(tls.glob("..0*"))) == 2, "the current generation and the one before"
+
+
+def test_a_generation_that_was_never_finished_is_not_used(tmp_path: Path) -> None:
+    files = GatewayFiles(tmp_path)
+    files.write_certificates(client=certificate("old"), serving=certificate("old"), ca_pem=b"old")
+    (tmp_path / "tls" / "..000000000001").mkdir()
+    assert read(tmp_path)["ca.crt"] == "old"
+    again = GatewayFiles(tmp_path)
+    again.write_certificates(client=certificate("new"), serving=certificate("new"), ca_pem=b"new")
+    assert read(tmp_path)["ca.crt"] == "new"
+
+
+def test_only_our_own_user_may_read(tmp_path: Path) -> None:
+    files = GatewayFiles(tmp_path)
+    files.write_certificates(client=certificate("a"), serving=certificate("a"), ca_pem=b"a")
+    files.write_bootstrap(bootstrap())
+    for path in tmp_path.rglob("*"):
+        if not path.is_symlink():
+            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_the_bootstrap_is_put_in_place_whole_and_last(tmp_path: Path) -> None:
+    files = GatewayFiles(tmp_path)
+    with pytest.raises(ValueError):
+        files.write_bootstrap(bootstrap(ads_host=""))
+    assert not (tmp_path / "envoy.yaml").exists()
+    for port in (1, 2):
+        files.write_bootstrap(bootstrap(gateway_port=port))
+        assert f"port_value: {port}" in (tmp_path / "envoy.yaml").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.yaml", "client.yaml", "envoy.yaml", "serving.yaml"]
