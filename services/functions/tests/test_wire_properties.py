@@ -11,13 +11,33 @@ from kruntimes.functions.wire.results import ResultDecoder
 
 LIMITS = WireLimits(line=80, payload=60, body=60, meta=30, skip=200)
 
-PIECES = st.sampled_from([
-    b"FUNCTION tx1 10 fn 0 s\n", b"FUNCTION_PAYLOAD tx2 5 'a b' 0 s text/plain\n", b"FUNCTION_PAYLOAD tx3 x a 0 s\n",
-    b'FUNCTION_PAYLOAD tx4 5 "a len=7" 0 s t\n', b'FUNCTION_PAYLOAD tx5 5 "a len=90" 0 s t\n',
-    b"FUNCTION_PAYLOAD_END\n", b"FUNCTION_PAYLOAD_END\r\n", b"FUNCTION_CANCEL tx2\n", b"FUNCTION_CANCEL\n", b"FUNCTION_PROGRESS tx1 1 2\n",
-    b"QUIT\n", b"QUIT", b"FUNCTION_X\n", b"FUNCTION\n", b"body\n", b"\r\n", b"\n", b" ", b'"', b"x" * 90, b"\xff\x00",
-    b"FUNCTION_RESULT_BEGIN t 200 a 0 meta=1 len=2\n", b"abc\nFUNCTION_RESULT_END\n", b"FUNCTION_RESULT_END\n",
-])  # fmt: skip
+PIECES = st.sampled_from(
+    [
+        b"FUNCTION tx1 10 fn 0 s\n",
+        b"FUNCTION_PAYLOAD tx2 5 'a b' 0 s text/plain\n",
+        b"FUNCTION_PAYLOAD tx3 x a 0 s\n",
+        b'FUNCTION_PAYLOAD tx4 5 "a len=7" 0 s t\n',
+        b'FUNCTION_PAYLOAD tx5 5 "a len=90" 0 s t\n',
+        b"FUNCTION_PAYLOAD_END\n",
+        b"FUNCTION_PAYLOAD_END\r\n",
+        b"FUNCTION_CANCEL tx2\n",
+        b"FUNCTION_CANCEL\n",
+        b"FUNCTION_PROGRESS tx1 1 2\n",
+        b"FUNCTION_X\n",
+        b"FUNCTION\n",
+        b"QUIT\n",
+        b"QUIT",
+        b"body\n",
+        b"\r\n",
+        b"\n",
+        b" ",
+        b'"',
+        b"x" * 90,
+        b"\xff\x00",
+        b"FUNCTION_RESULT_BEGIN t 200 a 0 meta=1 len=2\n",
+        b"abc\nFUNCTION_RESULT_END\n",
+    ]
+)
 STREAM = st.lists(st.one_of(PIECES, st.binary(max_size=12)), max_size=14).map(b"".join)
 CUTS = st.lists(st.integers(1, 30), min_size=1, max_size=20)
 

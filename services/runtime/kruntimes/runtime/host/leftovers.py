@@ -1,0 +1,47 @@
+"""What a call leaves behind: ended after its answer was sent, so that nothing accumulates in a warm host.
+
+The host is the sub-reaper of its descendants, so one system call tells that there is nothing to do.
+"""
+
+import os
+import threading
+
+from kruntimes.runtime.proc import tree
+
+MAX_THREADS_LEFT = 64
+"""More threads than a pool of a warm module would keep; a thread cannot be ended from outside, so the process is."""
+
+
+class Leftovers:
+    """Processes and threads that were there when the function became ready are the module's own and stay."""
+
+    def __init__(self) -> None:
+        self._keep = frozenset(tree.children(os.getpid()))
+        self._threads = threading.active_count()
+
+    def end_processes(self) -> None:
+        """Kills and reaps every process that the call started and that still exists."""
+        if not self._keep and _no_child():
+            return
+        tree.end_below(os.getpid(), self._reap, keep=self._keep)
+
+    def recycle_reason(self) -> str:
+        """Why the process should be replaced, or an empty text."""
+        left = threading.active_count() - self._threads
+        return f"{left} threads were left running" if left > MAX_THREADS_LEFT else ""
+
+    def _reap(self) -> None:
+        for pid in tree.children(os.getpid()):
+            if pid not in self._keep:
+                try:
+                    os.waitpid(pid, os.WNOHANG)
+                except ChildProcessError:
+                    continue
+
+
+def _no_child() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False

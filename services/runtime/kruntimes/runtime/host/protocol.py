@@ -1,0 +1,85 @@
+"""What server and host say to each other over the link, beyond the functions protocol's own words (design §13).
+
+The first call names the function INITIALISE and carries a Config; every other one is an invocation. Answers:
+200; 400 the input is unusable; 499 the handler gave way to a cancellation; 500 the handler failed. Others than
+200 carry an ErrorDocument.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from kruntimes.functions.wire.limits import LINK_LIMITS, WireLimits
+
+INITIALISE = "initialise"
+ERROR_TYPE = "application/json"
+
+HOST_LIMITS = WireLimits(payload=LINK_LIMITS.payload, body=LINK_LIMITS.body, meta=512 * 1024, skip=LINK_LIMITS.skip)
+"""64 KiB of outputs have at most six times as many bytes in JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """How a host becomes the host of one function. env: its whole environment. working_dir: absolute."""
+
+    handler: str
+    working_dir: str
+    env: dict[str, str]
+    attempt: int
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Config":
+        """Reads what `encode` wrote."""
+        return cls(**json.loads(data))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorDocument:
+    """Why a call did not complete. reason: a word; message: a sentence; type: of an exception; traceback: bounded."""
+
+    reason: str
+    message: str
+    type: str = ""
+    traceback: str = ""
+
+    def encode(self) -> bytes:
+        """As JSON; ASCII, so that whatever a handler raised can be said."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ErrorDocument":
+        """Reads what `encode` wrote. Raises ValueError for anything else: user code shares the host's process."""
+        document = json.loads(data)
+        if not isinstance(document, dict):
+            raise ValueError("not an object")
+        names = ("reason", "message", "type", "traceback")
+        return cls(**{name: _printable(document.get(name, "")) for name in names})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """Beside an answer. recycle: why the host should not serve another call, empty for none."""
+
+    outputs: dict[str, str] = field(default_factory=dict)
+    recycle: str = ""
+
+    def encode(self) -> bytes:
+        """As JSON; nothing where there is nothing to say."""
+        return json.dumps(asdict(self)).encode() if self.outputs or self.recycle else b""
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Meta":
+        """Reads what `encode` wrote. Raises ValueError for anything else."""
+        if not data:
+            return cls()
+        document = json.loads(data)
+        if not isinstance(document, dict) or not isinstance(document.get("outputs"), dict):
+            raise ValueError("not a description of an answer")
+        return cls(outputs=document["outputs"], recycle=_printable(document.get("recycle", "")))
+
+
+def _printable(value: object) -> str:
+    return str(value).encode("utf-8", "backslashreplace").decode()

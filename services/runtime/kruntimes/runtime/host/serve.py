@@ -1,0 +1,171 @@
+"""The loop of a host: one call after another from the link, on the main thread, and one answer for each.
+
+Runs where user code runs, so it expects everything: a fork that comes back twice, closed descriptors, signals.
+The link is a private socket; a forked Python child closes it, an executed program never sees it.
+"""
+
+import atexit
+import os
+import signal
+import socket
+import sys
+from collections import deque
+from types import FrameType
+from typing import NoReturn, Protocol
+
+from kruntimes.functions.wire.calls import CallDecoder
+from kruntimes.functions.wire.encode import encode_result
+from kruntimes.functions.wire.events import Call, CallEvent, Cancel, Mode, Quit, Result
+from kruntimes.runtime.host.protocol import ERROR_TYPE, HOST_LIMITS, INITIALISE, Config, ErrorDocument, Meta
+
+ASK_SIGNAL = signal.SIGURG
+"""Says that the link holds a cancellation. Ignored by default, so it harms no program that lost our handler."""
+READ_BYTES = 256 * 1024
+LINK_DESCRIPTOR = 200
+"""Where the link lives: beyond what programs that close "all" low descriptors, or guess one, will hit."""
+EX_PROTOCOL = 76
+"""sysexits.h: the other side broke the protocol."""
+
+
+class Stopped(BaseException):
+    """SIGTERM came while the handler ran: it should end now. Raised in it, so that its `finally` blocks run."""
+
+
+class Answer:
+    """What a host says to one call."""
+
+    __slots__ = ("body", "code", "content_type", "meta")
+
+    def __init__(self, code: int, body: bytes, content_type: str, meta: Meta | None = None) -> None:
+        self.code = code
+        self.body = body
+        self.content_type = content_type
+        self.meta = meta or Meta()
+
+    @classmethod
+    def error(cls, code: int, document: ErrorDocument, recycle: str = "") -> "Answer":
+        """An answer that is not 200."""
+        return cls(code, document.encode(), ERROR_TYPE, Meta(recycle=recycle))
+
+
+class Host(Protocol):
+    """A kind of host: Python, Bash."""
+
+    def initialise(self, config: Config) -> Answer:
+        """Prepares the function; 200, or 500 with the reason. Called once, first."""
+
+    def invoke(self, call: Call) -> Answer:
+        """Runs one call to its end. May be interrupted by `ask` and by Stopped; does not raise."""
+
+    def ask(self) -> None:
+        """Asks the running call to give way. Called from a signal handler."""
+
+    def tidy(self) -> None:
+        """After the answer was sent: ends what the call left behind."""
+
+
+def serve(link: socket.socket, host: Host) -> NoReturn:
+    """Serves *host* on *link* until the other side asks for the end or closes; never returns."""
+    _Loop(link, host).run()
+
+
+class _Loop:
+    def __init__(self, link: socket.socket, host: Host) -> None:
+        self._pid = os.getpid()
+        self._host = host
+        self._decoder = CallDecoder(Mode.LINK, HOST_LIMITS)
+        self._events: deque[CallEvent] = deque()
+        self._current: str | None = None
+        self._link = socket.socket(fileno=_move(link.detach()))
+        os.register_at_fork(after_in_child=self._link.close)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(ASK_SIGNAL, self._on_ask)
+
+    def run(self) -> NoReturn:
+        while True:
+            match self._next():
+                case Call() as call:
+                    self._serve(call)
+                case Quit():
+                    self._leave()
+                case Cancel():
+                    pass  # of a call that has ended meanwhile
+                case _:
+                    os._exit(EX_PROTOCOL)
+
+    def _next(self) -> CallEvent:
+        while not self._events:
+            data = self._link.recv(READ_BYTES)
+            if not data:
+                self._leave()
+            self._events.extend(self._decoder.feed(data))
+        return self._events.popleft()
+
+    def _serve(self, call: Call) -> None:
+        self._current = call.uid
+        self._read_on()
+        try:
+            if call.function == INITIALISE:
+                answer = self._host.initialise(Config.decode(call.payload or b""))
+            else:
+                answer = self._host.invoke(call)
+        except Stopped as stopped:
+            answer = Answer.error(
+                499, ErrorDocument(reason="Stopped", message="the handler was stopped", type=type(stopped).__name__)
+            )
+        self._current = None
+        if os.getpid() != self._pid:
+            os._exit(0)  # a fork made by the handler came back through it; only the original answers
+        _flush()
+        meta = answer.meta.encode()
+        self._link.sendall(
+            encode_result(
+                Result(uid=call.uid, code=answer.code, content_type=answer.content_type, body=answer.body, meta=meta),
+                Mode.LINK,
+            )
+        )
+        self._host.tidy()
+
+    def _read_on(self) -> None:
+        """Takes what has arrived since, without waiting, and obeys a cancellation of the running call."""
+        try:
+            while data := self._link.recv(READ_BYTES, socket.MSG_DONTWAIT):
+                self._events.extend(self._decoder.feed(data))
+        except BlockingIOError:
+            pass
+        if any(isinstance(event, Cancel) and event.uid == self._current for event in self._events):
+            self._host.ask()
+
+    def _on_ask(self, number: int, frame: FrameType | None) -> None:
+        if self._current is not None and os.getpid() == self._pid:
+            self._read_on()
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            os._exit(128 + signal.SIGTERM)  # a forked child that kept our handler
+        if self._current is None:
+            self._leave()
+        raise Stopped
+
+    def _leave(self) -> NoReturn:
+        """The orderly end: what the module registered for it runs; threads are not waited for."""
+        try:
+            atexit._run_exitfuncs()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        _flush()
+        os._exit(0)
+
+
+def _move(descriptor: int) -> int:
+    os.dup2(descriptor, LINK_DESCRIPTOR, inheritable=False)
+    os.close(descriptor)
+    return LINK_DESCRIPTOR
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: S112 - a handler may have closed or replaced it; its answer does not depend on it
+            continue

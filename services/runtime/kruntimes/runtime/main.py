@@ -1,0 +1,93 @@
+"""Wiring of the Runtime Server: the nursery first, then everything that needs gRPC (design §7).
+
+    python -m kruntimes.runtime --host python|bash [--init-seconds N]
+
+Listens on KRUNTIMES_EXECUTOR_SOCKET, and with metrics and health on port 9092 of KRUNTIMES_BIND_ADDRESS.
+"""
+
+import argparse
+import asyncio
+import importlib
+import logging
+import socket
+from typing import TYPE_CHECKING, NoReturn
+
+from kruntimes.common.api.names import RUNTIME_METRICS_PORT
+from kruntimes.common.api.settings import Settings
+from kruntimes.runtime.hosts import Nursery, start_nursery
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+log = logging.getLogger(__name__)
+
+INIT_SECONDS = 30.0
+"""Imports of large libraries take seconds; what takes longer than this does not end, or belongs into a task."""
+
+
+class NurseryEnded(Exception):
+    """The nursery was killed: nothing can be started any more, so the Runtime Server has to be started anew."""
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Forks the nursery, then loads gRPC and serves. Exit status as in `kruntimes.common.service.main`."""
+    parser = argparse.ArgumentParser(prog="python -m kruntimes.runtime", description="The kruntimes Runtime Server.")
+    parser.add_argument("--host", choices=("python", "bash"), default="python", help="the language of the functions")
+    parser.add_argument("--init-seconds", type=float, default=INIT_SECONDS, help="limit for importing or sourcing")
+    parser.add_argument("--metrics-port", type=int, default=RUNTIME_METRICS_PORT, help="0 takes any free one")
+    options = parser.parse_args(arguments)
+    control = start_nursery()
+
+    async def run(settings: Settings) -> None:
+        await serve(settings, control, options)
+
+    from kruntimes.common import service
+
+    service.main("runtime", run)
+
+
+async def serve(settings: Settings, control: socket.socket, options: argparse.Namespace) -> None:
+    """Serves until cancelled; then running calls are drained, and every process of a function is ended."""
+    # gRPC must not be loaded before the nursery was forked.
+    from kruntimes.runtime.manager import Limits, Manager
+    from kruntimes.runtime.metrics import Metrics
+    from kruntimes.runtime.server import serving
+    from prometheus_client import CollectorRegistry, ProcessCollector
+
+    path = settings.require("executor_socket").executor_socket
+    assert path is not None
+    limits = Limits(init=options.init_seconds, default=settings.default_timeout, maximum=settings.max_timeout)
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    metrics = Metrics(registry)
+    lost = asyncio.Event()
+    nursery = Nursery(control, options.host, lost.set)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            manager = Manager(nursery, tasks, limits, metrics)
+            metrics.follow(lambda: manager.in_flight)
+            try:
+                async with serving(path, manager, kind=options.host, limits=limits, healthy=lambda: not lost.is_set()):
+                    log.info("runtime server ready", extra={"host": options.host})
+                    await _observe(settings, registry, lost, options.metrics_port)
+            finally:
+                await manager.stop()
+    finally:
+        nursery.close()
+
+
+async def _observe(settings: Settings, registry: "CollectorRegistry", lost: asyncio.Event, port: int) -> None:
+    """Serves metrics and health; raises NurseryEnded when that happens.
+
+    The HTTP server is loaded once functions can be registered, and beside them: it takes as long as all the rest.
+    """
+    await asyncio.to_thread(importlib.import_module, "kruntimes.common.metrics")
+    from kruntimes.common.metrics import Health, serve
+
+    health = Health(live=lambda: not lost.is_set(), ready=lambda: not lost.is_set())
+    runner = await serve(registry, health, settings.bind_address, port)
+    try:
+        await lost.wait()
+        raise NurseryEnded("the nursery ended")
+    finally:
+        await runner.cleanup()

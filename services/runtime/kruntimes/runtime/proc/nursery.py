@@ -1,0 +1,136 @@
+"""The nursery: a process forked before gRPC is loaded, from which every host is forked.
+
+A fork of a process that has loaded gRPC is not safe, and starting an interpreter for each function would cost
+a tenth of a second and its memory; the nursery has one thread, the hosts' modules imported, and nothing else.
+
+    from the server   {"host": kind} with three descriptors: control of the warden, link, log
+    end of stream     the server is gone; the nursery ends (each warden notices by itself)
+Source: design §7; notes on host processes in a restricted Pod.
+"""
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from kruntimes.runtime.proc import prctl, tree, warden
+
+PACKET_BYTES = 1024
+EX_SOFTWARE = 70
+"""sysexits.h: an error of our own."""
+DESCRIPTORS = 3
+
+HostMain = Callable[[str, socket.socket], NoReturn]
+"""Runs the host of that kind on that link; never returns."""
+
+
+def start(host_main: HostMain) -> socket.socket:
+    """Forks the nursery and returns the server's end of its control socket.
+
+    Must be called while this process has one thread and has not loaded gRPC. The nursery's environment,
+    descriptors and memory cannot be read by the user code below it.
+    """
+    prctl.protect()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        ours.close()
+        _never_return(_Nursery(theirs, host_main).run)
+    theirs.close()
+    return ours
+
+
+class _Nursery:
+    def __init__(self, control: socket.socket, host_main: HostMain) -> None:
+        self._control = control
+        self._host_main = host_main
+        self._wardens: set[int] = set()
+
+    def run(self) -> NoReturn:
+        os.setsid()
+        prctl.become_subreaper()
+        prctl.set_name("kr-nursery")
+        gc.freeze()
+        wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(wake_read, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == wake_read:
+                    os.read(wake_read, 4096)
+                    self._tidy()
+                else:
+                    self._give_birth(wake_read, wake_write)
+
+    def _give_birth(self, wake_read: int, wake_write: int) -> None:
+        packet, descriptors, _, _ = socket.recv_fds(self._control, PACKET_BYTES, DESCRIPTORS)
+        if not packet:
+            os._exit(0)
+        kind = str(json.loads(packet)["host"])
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            os.close(wake_read)
+            os.close(wake_write)
+            self._control.close()
+            control, link, log = descriptors
+            _be_warden(control, lambda: _be_host(kind, link, log, self._host_main), (link, log))
+        self._wardens.add(pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _tidy(self) -> None:
+        """Reaps wardens; what a murdered warden left behind has become our child, and is ended."""
+        self._reap()
+        me = os.getpid()
+        if set(tree.children(me)) - self._wardens:
+            tree.end_below(me, self._reap, keep=frozenset(self._wardens))
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._wardens.discard(pid)
+
+
+def _be_warden(control: int, host: Callable[[], NoReturn], of_host: tuple[int, int]) -> NoReturn:
+    _never_return(lambda: warden.run(socket.socket(fileno=control), host, of_host))
+
+
+def _be_host(kind: str, link: int, log: int, host_main: HostMain) -> NoReturn:
+    """Descriptors and signals as a program expects them; standard output and error are the log."""
+
+    def run() -> NoReturn:
+        os.setsid()
+        prctl.unprotect()
+        prctl.become_subreaper()
+        prctl.set_name(f"kr-{kind}-host")
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(null)
+        os.close(log)
+        host_main(kind, socket.socket(fileno=link))
+
+    _never_return(run)
+
+
+def _never_return(run: Callable[[], NoReturn]) -> NoReturn:
+    """A forked process must not unwind into its parent's stack, whatever happens."""
+    try:
+        run()
+    except BaseException:
+        traceback.print_exc()
+    os._exit(EX_SOFTWARE)

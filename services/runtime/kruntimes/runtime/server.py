@@ -1,0 +1,191 @@
+"""executor.v1 over gRPC: FunctionRuntime, and Health of Runtime (shell: messages in, messages out).
+
+Task executions are not offered: the other methods of Runtime answer UNIMPLEMENTED.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+from kruntimes.pb import executor_v1_pb2 as pb
+from kruntimes.pb import executor_v1_pb2_grpc as rpc
+from kruntimes.runtime import answers, faults, requests
+from kruntimes.runtime.host.protocol import ErrorDocument
+from kruntimes.runtime.manager import DRAIN_SECONDS, Limits, Manager
+from kruntimes.runtime.registry import Refused, State
+
+REGISTER_WAIT_SECONDS = 10.0
+"""RegisterFunction answers REGISTERING after this; FunctionStatus tells the rest."""
+ANSWER_MARGIN_SECONDS = 0.25
+"""Before the caller's own deadline passes, so that it hears the answer."""
+MAX_METADATA_BYTES = 32 * 1024
+SOCKET_MODE = 0o660
+"""The Pod's group: runtimed in the other container."""
+
+_STATES = {
+    State.REGISTERING: pb.FUNCTION_REGISTRATION_STATE_REGISTERING,
+    State.READY: pb.FUNCTION_REGISTRATION_STATE_READY,
+    State.DRAINING: pb.FUNCTION_REGISTRATION_STATE_DRAINING,
+    State.FAILED: pb.FUNCTION_REGISTRATION_STATE_FAILED,
+}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Functions(rpc.FunctionRuntimeServicer):
+    """FunctionRuntime. kind: of the hosts, `python` or `bash`."""
+
+    def __init__(self, manager: Manager, kind: str, limits: Limits) -> None:
+        self._manager = manager
+        self._kind = kind
+        self._limits = limits
+
+    async def RegisterFunction(
+        self, request: pb.RegisterFunctionRequest, context: Context
+    ) -> pb.RegisterFunctionResponse:
+        """See the contract."""
+        wanted = requests.check_registration(
+            kind=self._kind, run_uid=request.run_uid, attempt=request.registration_attempt,
+            digest=request.registration_digest, handler=request.handler, working_dir=request.working_dir,
+            env=request.env, idle_timeout=request.idle_timeout_seconds,
+            forked=request.isolation == pb.FUNCTION_ISOLATION_FORK,
+        )  # fmt: skip
+        if isinstance(wanted, Refused):
+            await _refuse(context, wanted)
+        found = await self._manager.register(wanted, wait=_wait(context, REGISTER_WAIT_SECONDS))
+        if isinstance(found, Refused):
+            await _refuse(context, found)
+        return pb.RegisterFunctionResponse(
+            registration=pb.FunctionRegistration(run_uid=request.run_uid, registration_id=found.id),
+            state=_STATES[found.state],
+        )
+
+    async def FunctionStatus(self, request: pb.FunctionStatusRequest, context: Context) -> pb.FunctionStatusResponse:
+        """See the contract."""
+        found = self._manager.status(request.registration.run_uid, request.registration.registration_id)
+        if isinstance(found, Refused):
+            await _refuse(context, found)
+        registration, activity = found
+        return pb.FunctionStatusResponse(
+            registration=request.registration, state=_STATES[registration.state], in_flight=activity.in_flight,
+            last_activity_unix_nano=activity.last_nanos, fatal_error=registration.fatal_error,
+        )  # fmt: skip
+
+    async def InvokeFunction(self, request: pb.InvokeFunctionRequest, context: Context) -> pb.InvokeFunctionResponse:
+        """See the contract. When the caller leaves, the invocation is cancelled; its slot waits for its end."""
+        seconds = requests.check_invocation(
+            invocation_id=request.invocation_id, content_type=request.content_type, size=len(request.input),
+            timeout_millis=request.timeout_millis, default=self._limits.default, maximum=self._limits.maximum,
+        )  # fmt: skip
+        if isinstance(seconds, Refused):
+            await _refuse(context, seconds)
+        invocation = self._manager.invoke(
+            request.registration.run_uid, request.registration.registration_id, invocation_id=request.invocation_id,
+            payload=request.input, content_type=request.content_type, seconds=seconds,
+        )  # fmt: skip
+        if isinstance(invocation, Refused):
+            await _refuse(context, invocation)
+        try:
+            answer = await invocation.answer()
+        except BaseException:
+            invocation.cancel()
+            raise
+        if answer.code != answers.OK:
+            await _abort(context, *faults.of_answer(answer))
+        return pb.InvokeFunctionResponse(
+            registration=request.registration, invocation_id=request.invocation_id, output=answer.body,
+            content_type=answer.content_type, outputs=answer.outputs,
+        )  # fmt: skip
+
+    async def UnregisterFunction(
+        self, request: pb.UnregisterFunctionRequest, context: Context
+    ) -> pb.UnregisterFunctionResponse:
+        """See the contract. Answers when every process of the registration is dead."""
+        drain = request.drain_timeout_millis / 1000 if request.drain_timeout_millis > 0 else DRAIN_SECONDS
+        await self._manager.unregister(
+            request.registration.run_uid, request.registration.registration_id, cancel=request.cancel_in_flight,
+            drain=min(drain, self._limits.maximum),
+        )  # fmt: skip
+        return pb.UnregisterFunctionResponse(registration=request.registration)
+
+
+def _health(healthy: Callable[[], bool]) -> grpc.GenericRpcHandler:
+    """`Runtime` with the one method that is offered; gRPC answers UNIMPLEMENTED for the rest."""
+
+    async def health(request: pb.HealthRequest, context: Context) -> pb.HealthResponse:
+        good = healthy()
+        return pb.HealthResponse(healthy=good, message="" if good else "no host process can be started")
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        health,
+        request_deserializer=pb.HealthRequest.FromString,
+        response_serializer=pb.HealthResponse.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler("executor.v1.Runtime", {"Health": handler})
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    path: Path, manager: Manager, *, kind: str, limits: Limits, healthy: Callable[[], bool]
+) -> AsyncIterator[None]:
+    """Listens on the unix socket *path* while the context lasts; a socket that nobody listens on is replaced.
+
+    At the end, calls that run get DRAIN_SECONDS. Raises OSError where the path cannot be used.
+    """
+    server = grpc.aio.server(
+        options=[("grpc.max_metadata_size", MAX_METADATA_BYTES), ("grpc.so_reuseport", 0)],
+    )
+    rpc.add_FunctionRuntimeServicer_to_server(Functions(manager, kind, limits), server)
+    server.add_generic_rpc_handlers((_health(healthy),))
+    _bind(server, path)
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(grace=DRAIN_SECONDS)
+        _remove(path)
+
+
+def _bind(server: grpc.aio.Server, path: Path) -> None:
+    _remove_stale(path)
+    mask = os.umask(0o777 & ~SOCKET_MODE)
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    finally:
+        os.umask(mask)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _remove_stale(path: Path) -> None:
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+    raise OSError(f"another process listens on {path}")
+
+
+def _wait(context: Context, most: float) -> float:
+    remaining = context.time_remaining()
+    return most if remaining is None else max(0.0, min(most, remaining - ANSWER_MARGIN_SECONDS))
+
+
+async def _refuse(context: Context, refused: Refused) -> NoReturn:
+    document = ErrorDocument(reason=refused.reason, message=refused.message)
+    await _abort(context, *faults.of(grpc.StatusCode[refused.code.name], document))
+
+
+async def _abort(context: Context, code: grpc.StatusCode, message: str, metadata: faults.Metadata) -> NoReturn:
+    await context.abort(code, message, metadata)
+    raise AssertionError("abort raises")
