@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kruntimes.common import clock
+from kruntimes.common import clock, logs
 from kruntimes.common.api.names import GATEWAY_PORT
 from kruntimes.common.api.settings import SettingsError
 from kruntimes.common.errors import KruntimesError, Terminal
@@ -87,7 +87,7 @@ async def _main(options: Options, given: project.Project) -> int:
     stop = _signals()
     instance = Instance.open(draw=random.Random(), logs=options.logs)  # noqa: S311
     try:
-        logging.basicConfig(filename=instance.logs / "krt-dev.log", level=options.log_level)
+        _log_to(instance.logs / "krt-dev.log", options.log_level)
         plane = control_plane.existing(options.control_plane, folder=instance.folder)
         kube = await Kube.connect(kubeconfig=plane.kubeconfig)
         prober = Prober()
@@ -103,6 +103,14 @@ async def _main(options: Options, given: project.Project) -> int:
             await kube.close()
     finally:
         await asyncio.to_thread(instance.close)
+
+
+def _log_to(file: Path, level: str) -> None:
+    """Sends our own log lines to *file*: the terminal belongs to the person and to COMMAND."""
+    logs.configure(level, "krt-dev")
+    handler = logging.FileHandler(file, encoding="utf-8")
+    handler.setFormatter(logs.JsonFormatter("krt-dev"))
+    logging.getLogger().handlers[:] = [handler]
 
 
 async def _serve(

@@ -58,7 +58,7 @@ def ready(facts: Facts) -> str:
 def curl(facts: Facts, function: Function) -> str:
     """One line for a POSIX shell. The token is read when the line is run, for tokens are replaced."""
     return (
-        f"curl -i --cacert {shlex.quote(str(facts.ca_file))} "
+        f"curl -sS -i --cacert {shlex.quote(str(facts.ca_file))} "
         f'-H "Authorization: Bearer $(cat {shlex.quote(str(facts.token_file))})" '
         f"-H 'Content-Type: application/json' -d {shlex.quote(facts.body)} {shlex.quote(function.url)}"
     )

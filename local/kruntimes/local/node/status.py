@@ -47,7 +47,6 @@ def document(report: Report) -> dict[str, Any]:
         "hostIP": report.host_ip,
         "hostIPs": [{"ip": report.host_ip}],
         "startTime": report.began,
-        "qosClass": "BestEffort",
         "conditions": _conditions(
             report,
             {
