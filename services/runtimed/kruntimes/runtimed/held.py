@@ -58,9 +58,13 @@ class Held:
 
 @dataclass(slots=True)
 class Registry:
-    """Every epoch held, by Run UID."""
+    """Every epoch held, by Run UID. empty: set while there is none."""
 
     by_uid: dict[str, Held] = field(default_factory=dict)
+    empty: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.empty.set()
 
     def __iter__(self) -> Iterator[Held]:
         return iter(tuple(self.by_uid.values()))
@@ -79,8 +83,11 @@ class Registry:
     def put(self, held: Held) -> None:
         """Holds *held*."""
         self.by_uid[held.epoch.run_uid] = held
+        self.empty.clear()
 
     def drop(self, held: Held) -> None:
         """Forgets *held*, unless another epoch has taken its place."""
         if self.by_uid.get(held.epoch.run_uid) is held:
             del self.by_uid[held.epoch.run_uid]
+        if not self.by_uid:
+            self.empty.set()

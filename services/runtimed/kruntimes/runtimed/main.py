@@ -132,7 +132,7 @@ class Service:
             health.Health(live=lambda: True, ready=self._is_ready),
             settings.bind_address,
             names.METRICS_PORT,
-            [drain.route(deleting=self._deleting, held=lambda: len(self._registry), seconds=settings.max_timeout + 5)],
+            [drain.route(deleting=self._deleting, empty=self._registry.empty, seconds=settings.max_timeout + 5)],
         )
         stack.push_async_callback(page.cleanup)
         self._tasks.create_task(self._cache.watch())

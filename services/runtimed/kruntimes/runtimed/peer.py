@@ -40,7 +40,7 @@ CHANNEL_GRACE_SECONDS = outcomes.MAX_DEADLINE_SECONDS + 5
 STOP_SECONDS = 5.0
 
 
-class PeerServer(rpc.FunctionRuntimeServicer):
+class PeerServer:
     """Serves the hop for Runs that are registered here."""
 
     def __init__(self, invoker: Invoker, *, limits: Limits, metrics: Metrics) -> None:
