@@ -1,0 +1,25 @@
+"""`krt delete`: deletes Runs."""
+
+import click
+from kruntimes.cli.options import Duration, Target, connection
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--wait/--no-wait", "wait_", default=True, show_default=True, help="Wait until they are gone.")
+@click.option("--timeout", type=Duration(), default="60s", show_default=True, help="How long to wait for each.")
+@click.option("--ignore-not-found", is_flag=True)
+@connection
+def command(target: Target, names: tuple[str, ...], wait_: bool, timeout: float, ignore_not_found: bool) -> None:
+    """Deletes Runs; their functions stop, and their capacity is free again when they are gone."""
+    from kruntimes.sdk.errors import NotFoundError
+
+    with target.client() as client:
+        for name in names:
+            try:
+                client.delete(name)
+            except NotFoundError:
+                if not ignore_not_found:
+                    raise
+        for name in names if wait_ else ():
+            client.wait(name, "deleted", timeout=timeout)

@@ -1,0 +1,79 @@
+"""How Runs look in a terminal. Pure: objects and the present moment in, text out."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+COLUMNS = ("NAME", "PHASE", "RUNTIME", "POD", "AGE")
+WIDE = (*COLUMNS, "ATTEMPT", "UID", "URL")
+
+
+def age(created: str, *, now: datetime) -> str:
+    """How long ago, as kubectl says it: `7s`, `12m`, `3h`, `2d`."""
+    if not created:
+        return ""
+    passed = max(0, int((now - datetime.fromisoformat(created)).total_seconds()))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if passed >= 2 * size:
+            return f"{passed // size}{unit}"
+    return f"{passed}s"
+
+
+def row(run: Mapping[str, Any], *, now: datetime) -> tuple[str, ...]:
+    """One Run's cells, for the wide columns."""
+    meta, status = run["metadata"], run.get("status") or {}
+    return (
+        meta["name"],
+        ("Deleting" if meta.get("deletionTimestamp") else status.get("phase")) or "Pending",
+        run["spec"]["runtime"],
+        status.get("assignedPod", ""),
+        age(meta.get("creationTimestamp", ""), now=now),
+        str(status.get("attempt", 0)),
+        meta["uid"],
+        (status.get("endpoint") or {}).get("url", ""),
+    )
+
+
+def table(runs: Sequence[Mapping[str, Any]], *, now: datetime, wide: bool) -> str:
+    """The table of *runs*."""
+    columns = WIDE if wide else COLUMNS
+    rows = [columns, *(row(run, now=now)[: len(columns)] for run in runs)]
+    widths = [max(len(cells[at]) for cells in rows) for at in range(len(columns))]
+    return "\n".join("   ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip() for cells in rows)
+
+
+def rendered(obj: Any, form: str) -> str:
+    """An object as JSON or YAML."""
+    if form == "json":
+        return json.dumps(obj, indent=2, ensure_ascii=False)
+    import yaml
+
+    return yaml.safe_dump(obj, sort_keys=False, allow_unicode=True).rstrip("\n")
+
+
+def description(run: Mapping[str, Any], events: Sequence[Mapping[str, Any]], *, now: datetime) -> str:
+    """Everything that a person asks about one Run: what it is, where it is, why, and what happened."""
+    meta, spec, status = run["metadata"], run["spec"], run.get("status") or {}
+    mode = spec["mode"].get("function") or spec["mode"].get("task") or {}
+    lines = [
+        f"Name:       {meta['namespace']}/{meta['name']}",
+        f"UID:        {meta['uid']}",
+        f"Runtime:    {spec['runtime']}",
+        f"Handler:    {mode.get('handler') or mode.get('entrypoint', '')}",
+        f"Phase:      {status.get('phase') or 'Pending'}",
+        f"Attempt:    {status.get('attempt', 0)}",
+        f"Pod:        {status.get('assignedPod', '')}",
+        f"Endpoint:   {(status.get('endpoint') or {}).get('url', '')}",
+        f"Message:    {status.get('message', '')}",
+        "Conditions:",
+    ]
+    for one in status.get("conditions") or []:
+        since = age(one.get("lastTransitionTime", ""), now=now)
+        said = f": {one['message']}" if one.get("message") else ""
+        lines.append(f"  {one['type']}={one['status']}  {one.get('reason', '')}{said}  ({since} ago)")
+    lines.append("Events:")
+    for event in events:
+        when = age(event.get("lastTimestamp") or event.get("eventTime") or "", now=now)
+        lines.append(f"  {when:>4}  {event.get('type', '')}  {event.get('reason', '')}  {event.get('message', '')}")
+    return "\n".join(line.rstrip() for line in lines)
