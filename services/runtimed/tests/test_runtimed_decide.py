@@ -255,8 +255,8 @@ CASES = [
     ),
     pytest.param(
         observe(run("Ready", spec__mode={"function": {"handler": "h.m", "idleTimeoutSeconds": 3}}), local()),
-        d.Wait(pytest.approx(3.0)),
-        id="idle-counts-from-ready",
+        d.Wait(pytest.approx(4.0)),
+        id="idle-counts-from-ready-and-not-from-before",
     ),
     # Pod draining
     pytest.param(observe(run("Ready"), local(), draining=True), d.Announce(), id="draining-withdraws-the-route-first"),

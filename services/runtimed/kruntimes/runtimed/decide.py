@@ -9,7 +9,7 @@ restart in the middle of any of them is nothing special.
 from dataclasses import dataclass
 from enum import Enum
 
-from kruntimes.common import clock
+from kruntimes.common.api import times
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.outcomes import MAX_DEADLINE_SECONDS
@@ -28,6 +28,8 @@ INITIALISING_POLL_SECONDS = 0.1
 """How often a server that answered REGISTERING is asked whether it is done."""
 REGISTRATION_SECONDS = 60.0
 """A function that is not ready after this long has failed to register: imports take seconds, not minutes."""
+WHOLE_SECONDS = 1.0
+"""The API writes times without their fraction; nothing is taken for older than it is."""
 FRESH_SECONDS = 1.0
 """An idle function is ended only on a status not older than this."""
 
@@ -384,7 +386,9 @@ def _poll_every(interval: float, function: Function, now: Moment, left: float | 
 def _idle_since(run: Run, local: Local, function: Function) -> float:
     """Wall seconds of the last activity: the server's clock, our own calls, or when it became Ready."""
     ready = condition(run.status.conditions, RunCondition.READY)
-    published = clock.parse(ready.last_transition_time).timestamp() if ready and ready.last_transition_time else 0.0
+    if ready is None or not ready.last_transition_time:
+        return max(function.last_activity, local.last_activity)
+    published = times.parse(ready.last_transition_time).timestamp() + WHOLE_SECONDS
     return max(function.last_activity, local.last_activity, published)
 
 
@@ -392,4 +396,4 @@ def _lifetime_left(run: Run, now: Moment) -> float | None:
     limit = run.spec.timeout_seconds
     if limit is None or run.status.start_time is None:
         return None
-    return clock.parse(run.status.start_time).timestamp() + limit - now.wall
+    return times.parse(run.status.start_time).timestamp() + limit - now.wall

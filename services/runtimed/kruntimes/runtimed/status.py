@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
-from kruntimes.common import clock
-from kruntimes.common.api import transitions
+from kruntimes.common.api import times, transitions
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.phases import TERMINAL, Phase
 from kruntimes.common.api.reasons import Reason, RunCondition
@@ -34,7 +33,7 @@ def claimed(run: Run, *, now: datetime) -> RunStatus:
         run.status,
         phase=Phase.RUNNING.value,
         attempt=run.status.attempt + 1,
-        start_time=run.status.start_time or clock.rfc3339(now),
+        start_time=run.status.start_time or times.rfc3339(now),
         conditions=conditions,
     )
 
@@ -77,7 +76,7 @@ def finished(run: Run, end: Finish, *, now: datetime) -> RunStatus:
         conditions = set_condition(run, conditions, RunCondition.BACKOFF, "True", end.reason, text, now)
     status = msgspec.structs.replace(run.status, phase=end.phase.value, message=text, conditions=conditions)
     if end.phase in TERMINAL:
-        return msgspec.structs.replace(status, completion_time=clock.rfc3339(now))
+        return msgspec.structs.replace(status, completion_time=times.rfc3339(now))
     return msgspec.structs.replace(status, assigned_pod="", assigned_pod_uid="")
 
 
@@ -92,7 +91,7 @@ def set_condition(
 ) -> tuple[Condition, ...]:
     """Puts the condition of type *kind* in its place; its transition time moves only with its status."""
     old = condition(conditions, kind)
-    since = old.last_transition_time if old is not None and old.status == status else clock.rfc3339(now)
+    since = old.last_transition_time if old is not None and old.status == status else times.rfc3339(now)
     new = Condition(
         type=kind.value,
         status=status,

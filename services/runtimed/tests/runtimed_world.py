@@ -1,0 +1,206 @@
+"""A runtimed's lifecycle half on a real API server: everything of `main` but certificates and listeners."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kruntimes.common.api import manifests
+from kruntimes.common.api.views import Run
+from kruntimes.common.kube import errors, paths
+from kruntimes.common.kube.events import Recorder
+from kruntimes.common.kube.queue import WorkQueue, work
+from kruntimes.common.kube.reflector import Reflector
+from kruntimes.common.kube.transport import Kube
+from kruntimes.runtimed.dispatch import Dispatcher
+from kruntimes.runtimed.effects import Effects
+from kruntimes.runtimed.endpoint import Endpoints
+from kruntimes.runtimed.held import Registry
+from kruntimes.runtimed.metrics import Metrics
+from kruntimes.runtimed.reconcile import Reconciler
+from kruntimes.runtimed.registration import RuntimeServer
+from kruntimes.runtimed.slots import Slots
+from prometheus_client import CollectorRegistry
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CODE = "def main(event):\n    return event\n"
+
+
+class CountingKube:
+    """The administrator's connection, which remembers the writes that go through it."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self.writes: list[tuple[str, str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kube, name)
+
+    async def patch_json(self, path: str, ops: Any, type: Any, **more: Any) -> Any:
+        self.writes.append(("PATCH", path))
+        return await self._kube.patch_json(path, ops, type, **more)
+
+
+@dataclass
+class Cluster:
+    """A namespace of our own. As operator and user, a test writes through it."""
+
+    kube: Kube
+    namespace: str
+
+    async def create(self, **spec: Any) -> Run:
+        """A function Run, not assigned yet."""
+        given = {
+            "runtime": "python",
+            "source": {"inline": CODE, "inlinePath": "handler.py"},
+            "mode": {"function": {"handler": "handler.main"}},
+        }
+        body = {
+            "apiVersion": "kruntimes.io/v1alpha1",
+            "kind": "Run",
+            "metadata": {"generateName": "fn-"},
+            "spec": given | spec,
+        }
+        return await self.kube.create(paths.runs(self.namespace), body, Run)
+
+    async def assign(self, run: Run, pod_uid: str) -> Run:
+        """What the scheduler writes."""
+        status = {"phase": "Scheduled", "assignedPod": f"pod-{pod_uid}", "assignedPodUID": pod_uid}
+        path = paths.runs(self.namespace, run.metadata.name, "status")
+        return await self.kube.patch_merge(path, {"status": status}, Run)
+
+    async def get(self, run: Run) -> Run | None:
+        """The Run as it is, or None."""
+        try:
+            return await self.kube.get(paths.runs(self.namespace, run.metadata.name), Run)
+        except errors.Missing:
+            return None
+
+    async def patch(self, run: Run, body: dict[str, Any]) -> Run:
+        """A merge patch."""
+        return await self.kube.patch_merge(paths.runs(self.namespace, run.metadata.name), body, Run)
+
+    async def delete(self, run: Run) -> None:
+        """Asks for deletion."""
+        await self.kube.delete(paths.runs(self.namespace, run.metadata.name))
+
+    async def until(self, run: Run, condition: Any, *, seconds: float = 15.0) -> Run:
+        """Waits until *condition(run)* holds for the Run as it is (None once it is gone)."""
+        seen: Run | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    seen = await self.get(run)
+                    if condition(seen):
+                        return seen  # type: ignore[return-value]
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"not within {seconds} s; it is {seen}") from None
+
+
+@asynccontextmanager
+async def cluster(kubeconfig: Path) -> AsyncIterator[Cluster]:
+    """A namespace on the API server, with our CRDs there."""
+    kube = await Kube.connect(kubeconfig=kubeconfig)
+    namespace = f"runtimed-{uuid.uuid4().hex[:8]}"
+    try:
+        for crd in manifests.crds():
+            await kube.apply(f"{CRDS}/{crd['metadata']['name']}", crd, dict, manager="tests")
+        await kube.create(paths.namespaces(), {"metadata": {"name": namespace}}, dict)
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await kube.list(paths.runs(namespace), Run)
+                    break
+                except errors.Missing:
+                    await asyncio.sleep(0.1)
+        yield Cluster(kube, namespace)
+    finally:
+        with suppress(errors.ApiError):
+            await kube.delete(paths.namespaces(namespace))
+        await kube.close()
+
+
+@dataclass
+class World:
+    """One runtimed. writes: what it wrote to the API server."""
+
+    pod_uid: str
+    registry: Registry
+    dispatcher: Dispatcher
+    reconciler: Reconciler
+    server: RuntimeServer
+    workspace: Path
+    kube: CountingKube
+    flags: dict[str, bool]
+    metrics: Metrics
+
+
+@asynccontextmanager
+async def runtimed(
+    place: Cluster, socket: Path, workspace: Path, *, pod_uid: str | None = None
+) -> AsyncIterator[World]:
+    """A lifecycle half that works until the context ends, on the Runtime Server at *socket*."""
+    uid = pod_uid or f"pod-{uuid.uuid4().hex[:8]}"
+    queue, registry, metrics = WorkQueue(), Registry(), Metrics(CollectorRegistry())
+    kube, flags = CountingKube(place.kube), {"draining": False, "stale": False, "fenced": False}
+    endpoints = Endpoints("https://gateway:8443", None)
+
+    def lost(held: Any) -> None:
+        held.function = None
+        queue.add(held.key)
+
+    server = RuntimeServer(on_back=lambda: [lost(held) for held in registry])  # type: ignore[func-returns-value]
+    runs = Reflector(
+        place.kube,
+        paths.runs(place.namespace),
+        Run,
+        field_selector=f"status.assignedPodUID={uid}",
+        on_change=queue.add,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        dispatcher = Dispatcher(
+            server=server, slots=Slots(), tasks=tasks, on_ended=lambda held: queue.add(held.key), on_lost=lost
+        )
+        effects = Effects(
+            kube=kube,  # type: ignore[arg-type]
+            server=server,
+            registry=registry,
+            dispatcher=dispatcher,
+            recorder=Recorder(place.kube, "runtimed"),
+            workspace=workspace,
+            endpoint=endpoints.of,
+            tasks=tasks,
+            wake=queue.add,
+        )
+        reconciler = Reconciler(
+            queue=queue,
+            runs=runs,
+            effects=effects,
+            metrics=metrics,
+            pod_uid=uid,
+            drain_seconds=5.0,
+            endpoint=endpoints.of,
+            draining=lambda: flags["draining"],
+            stale=lambda: flags["stale"],
+            fenced=lambda: flags["fenced"],
+        )
+        await server.connect(socket=socket, port=1)
+        jobs = [
+            tasks.create_task(server.watch()),
+            tasks.create_task(runs.run()),
+            tasks.create_task(work(queue, reconciler.reconcile, workers=4)),
+        ]
+        await runs.synced.wait()
+        try:
+            yield World(uid, registry, dispatcher, reconciler, server, workspace, kube, flags, metrics)
+        finally:
+            for job in jobs:
+                job.cancel()
+            for held in registry:
+                if held.task is not None:
+                    held.task.cancel()
+            await server.close()
