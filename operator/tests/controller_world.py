@@ -74,13 +74,17 @@ class World:
         for name in (self.system, self.namespace):
             await self.admin.delete(paths.namespaces(name))
 
-    async def client(self, token: str) -> Kube:
-        """A client that acts with a ServiceAccount's *token*."""
+    def kubeconfig(self, token: str) -> Path:
+        """A kubeconfig that acts with a ServiceAccount's *token*."""
         config = yaml.safe_load(self._kubeconfig.read_text())
         config["users"] = [{"name": one["name"], "user": {"token": token}} for one in config["users"]]
         file = self._folder / f"{uuid.uuid4().hex}.kubeconfig"
         file.write_text(yaml.safe_dump(config))
-        return await Kube.connect(kubeconfig=file)
+        return file
+
+    async def client(self, token: str) -> Kube:
+        """A client that acts with a ServiceAccount's *token*."""
+        return await Kube.connect(kubeconfig=self.kubeconfig(token))
 
     async def token(self, namespace: str, account: str, pod: Pod | None = None) -> str:
         """A token of a ServiceAccount, bound to *pod* where one is given."""
