@@ -46,6 +46,7 @@ class World:
         self.kube, self.node, self.instance, self.namespace = kube, node, instance, namespace
 
     async def create(self, name: str, spec: dict[str, Any], **meta: Any) -> NodePod:
+        spec = {**spec, "schedulerName": self.namespace}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **meta}, "spec": spec}
         return await self.kube.create(paths.pods(self.namespace), body, NodePod)
 
@@ -87,7 +88,7 @@ async def node_on(control_plane: Path) -> AsyncIterator[World]:
         name=name, kube=kube, access=access_of(control_plane), addresses=instance.addresses, prober=prober,
         folder=instance.folder, logs=instance.logs, path=os.environ["PATH"], hold=instance.hold,
     )  # fmt: skip
-    node = Node(context)
+    node = Node(context, scheduler=name)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await kube.create(paths.namespaces(), namespace, Object)
 
@@ -232,7 +233,8 @@ async def test_a_killed_service_is_started_again(world: World) -> None:
 
 async def test_a_killed_process_of_a_controlled_pod_loses_the_pod_which_is_replaced(world: World) -> None:
     labels = {"app": "x"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [sh("main", "sleep 600")]}}
+    pod = {"containers": [sh("main", "sleep 600")], "schedulerName": world.namespace}
+    template = {"metadata": {"labels": labels}, "spec": pod}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "x"}, "spec": spec}
     await world.kube.create(paths.replicasets(world.namespace), body, Object)
@@ -243,8 +245,8 @@ async def test_a_killed_process_of_a_controlled_pod_loses_the_pod_which_is_repla
         return ready[0] if ready else None
 
     first = await until(one)
-    pod = await world.ready(first.metadata.name)
-    os.kill(int(pod["status"]["containerStatuses"][0]["containerID"].removeprefix("process://")), 9)
+    shown = await world.ready(first.metadata.name)
+    os.kill(int(shown["status"]["containerStatuses"][0]["containerID"].removeprefix("process://")), 9)
     await until(lambda: world.gone(first.metadata.name))
     assert (await until(one)).metadata.uid != first.metadata.uid
     await world.kube.delete(paths.replicasets(world.namespace, "x"), propagation="Background")

@@ -13,6 +13,7 @@ from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.transport import Kube
 from kruntimes.local.node.context import Access
+from kruntimes.local.node.node import LOCAL_LABEL
 from kruntimes.sdk import kubeconfig
 from kruntimes.sdk.errors import ConfigError
 
@@ -43,10 +44,10 @@ def existing(path: Path, *, folder: Path) -> ControlPlane:
     return ControlPlane(kubeconfig=path.resolve(), access=Access(server=found.server, ca_file=ca_file))
 
 
-async def check(kube: Kube, *, node: str) -> None:
+async def check(kube: Kube) -> None:
     """Raises Unsuitable where the control plane has nodes of its own: its Pods would be taken from them."""
     nodes, _ = await kube.list(paths.nodes(), Object)
-    others = sorted(n.metadata.name for n in nodes if n.metadata.name != node)
+    others = sorted(n.metadata.name for n in nodes if LOCAL_LABEL not in n.metadata.labels)
     if others:
         raise Unsuitable(
             f"this control plane has nodes of its own ({', '.join(others[:3])}); "

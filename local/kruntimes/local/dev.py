@@ -92,7 +92,7 @@ async def _main(options: Options, given: project.Project) -> int:
         kube = await Kube.connect(kubeconfig=plane.kubeconfig)
         prober = Prober()
         try:
-            await control_plane.check(kube, node=NODE)
+            await control_plane.check(kube)
             await claim.claim(kube, name=NODE)
             try:
                 return await _serve(options, given, instance, plane, kube, prober, stop, began)

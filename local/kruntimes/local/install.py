@@ -1,6 +1,7 @@
 """Installs kruntimes on a control plane: what a chart would, for one machine (design §10)."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,14 +15,18 @@ from kruntimes.local.apply import Applier
 from kruntimes.local.pods import Installation
 
 POLL_SECONDS = 0.05
+OPERATOR_LEASE = "kruntimes-operator"
 OPERATORS_LABEL = "app.kubernetes.io/managed-by=kruntimes-operator"
 
 
 async def clear(kube: Kube) -> None:
-    """Removes ReplicaSets that an instance before this one has left, so that none of their Pods starts again.
+    """Removes what an instance before this one has left though all of its processes are gone.
 
-    The operator makes those that are wanted, for the addresses of this instance.
+    ReplicaSets, so that none of their Pods starts again: the operator makes those that are wanted, for the addresses
+    of this instance. And the Lease of the operator that was, for which the new one would wait.
     """
+    with contextlib.suppress(Missing):
+        await kube.delete(paths.leases(SYSTEM_NAMESPACE, OPERATOR_LEASE))
     sets, _ = await kube.list(paths.replicasets(None), dict, label_selector=OPERATORS_LABEL)
     for found in sets:
         meta = found["metadata"]

@@ -113,7 +113,8 @@ def namespace() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
 
 
-_CA = {"name": CA_NAME, "configMap": {"name": CA_NAME}}
+_CA = {"name": CA_NAME, "configMap": {"name": CA_NAME, "optional": True}}
+"""Optional, so that the services start beside the operator that makes it: each waits for the file by itself."""
 _CA_MOUNT = {"name": CA_NAME, "mountPath": CA_DIR, "readOnly": True}
 _TOKEN = {
     "name": "kruntimes-token",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from kruntimes.common import clock
+from kruntimes.common.api.names import GROUP
 from kruntimes.common.api.views import Object
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.errors import AlreadyExists, ApiError, Conflict, Missing
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 10.0
 """Below the 20 s and more after which a controller manager calls a silent node unreachable."""
 RETRY_SECONDS = 0.5
+LOCAL_LABEL = f"{GROUP}/local"
+"""On nodes that are no machines of a cluster but processes of a person's own."""
+SCHEDULER = "default-scheduler"
 FORGET_LOSSES_SECONDS = 60.0
 """A controller whose Pods were not lost for so long starts its back-off anew."""
 
@@ -32,7 +36,12 @@ FORGET_LOSSES_SECONDS = 60.0
 def labels(name: str) -> dict[str, str]:
     """The labels that every node has."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    return {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": machine}
+    return {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": machine,
+        LOCAL_LABEL: "true",
+    }
 
 
 def status(*, now: str, since: str, log_port: int | None) -> dict[str, Any]:
@@ -58,10 +67,11 @@ def status(*, now: str, since: str, log_port: int | None) -> dict[str, Any]:
 class Node:
     """One node. `run` until cancelled; `stop` ends its Pods first, while `run` still runs.
 
-    The node takes every Pod that is not bound yet: the control plane it stands on has no other node.
+    The node is its own scheduler: it takes every Pod that asks for *scheduler* and is not bound yet, for the control
+    plane it stands on has no other node.
     """
 
-    def __init__(self, context: Context, *, log_port: int | None = None) -> None:
+    def __init__(self, context: Context, *, log_port: int | None = None, scheduler: str = SCHEDULER) -> None:
         self._kube = context.kube
         self._log_port = log_port
         self._runners: dict[str, Runner] = {}
@@ -70,7 +80,7 @@ class Node:
         self._stopping = False
         self._started: asyncio.Queue[Runner] = asyncio.Queue()
         self._bindable: asyncio.Queue[str] = asyncio.Queue()
-        bound, free = f"spec.nodeName={context.name}", "spec.nodeName="
+        bound, free = f"spec.nodeName={context.name}", f"spec.nodeName=,spec.schedulerName={scheduler}"
         self._pods = Reflector(self._kube, paths.pods(None), NodePod, field_selector=bound, on_change=self._seen)
         self._unbound = Reflector(
             self._kube, paths.pods(None), Object, field_selector=free, metadata_only=True,
