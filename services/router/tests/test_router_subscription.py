@@ -239,6 +239,18 @@ def test_after_the_refusal_of_several_each_travels_alone() -> None:
     silent(subscription.changed(["a", "b", "c"]), snapshot)
 
 
+def test_after_the_refusal_of_several_nothing_is_known_of_any() -> None:
+    """The client may have taken the good ones: going back to what it had before must reach it."""
+    first = world(a="1", b="1")
+    subscription, _ = answer(opened("a", "b"), first)
+    subscription, _ = answer(acknowledged(subscription).changed(["a", "b"]), world(a="2", b="bad"), "2")
+    subscription = refused(subscription, "2").changed(["a", "b"])
+    subscription, response = answer(subscription, first, "3")
+    assert response.names == ("a",)
+    _, response = answer(acknowledged(subscription, "3"), first, "4")
+    assert response.names == ("b",)
+
+
 def test_suspects_do_not_hold_up_the_others() -> None:
     snapshot = world(a="bad", b="1", c="1")
     subscription, _ = answer(opened("a", "b"), snapshot)
