@@ -30,9 +30,11 @@ def test_lines(pieces: list[bytes], expected: list[bytes]) -> None:
     assert [line for piece in pieces for line in splitter.feed(piece)] == expected
 
 
-@pytest.mark.parametrize("pieces", [[b"x" * 11], [b"x" * 6, b"x" * 5], [b"ok\n" + b"x" * 11]], ids=str)
-def test_a_line_beyond_the_bound_is_refused(pieces: list[bytes]) -> None:
+@pytest.mark.parametrize(
+    ("before", "piece"), [(b"ok\n", b"x" * 11), (b"x" * 6, b"x" * 5), (b"x", b"ok\n" + b"x" * 11)], ids=str
+)
+def test_a_line_beyond_the_bound_is_refused(before: bytes, piece: bytes) -> None:
     splitter = Lines(limit=10)
+    splitter.feed(before)
     with pytest.raises(LineTooLong):
-        for piece in pieces:
-            splitter.feed(piece)
+        splitter.feed(piece)

@@ -312,4 +312,3 @@ async def test_trouble_is_told_once(server: FaultyServer, kube: Kube, caplog: py
         "watch broken",
         "watch restored",
     ]
-

@@ -160,9 +160,7 @@ async def test_a_list_is_read_page_by_page(server: FaultyServer, kube: Kube) -> 
     assert [item.metadata.name for item in items] == ["t0", "t1", "t2"]
     assert version == "9"
     assert [seen.query.get("continue") for seen in server.seen] == [None, "1", "2"]
-    assert all(
-        seen.query["labelSelector"] == "a=b" and seen.query["fieldSelector"] == "c=d" for seen in server.seen
-    )
+    assert all(seen.query["labelSelector"] == "a=b" and seen.query["fieldSelector"] == "c=d" for seen in server.seen)
 
 
 async def test_an_empty_list_may_say_null(server: FaultyServer, kube: Kube) -> None:

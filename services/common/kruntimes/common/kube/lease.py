@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from kruntimes.common import clock
-from kruntimes.common.api.views import Lease
+from kruntimes.common.api.views import Lease, LeaseSpec
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.backoff import draw
 from kruntimes.common.kube.election import Seen, Timing, may_take, observe
@@ -16,8 +16,11 @@ log = logging.getLogger(__name__)
 
 TRY_SECONDS = 4.0
 """One request for a Lease; several fit into a leader's deadline."""
+LEAST_SECONDS = 0.05
+"""A renewal that has less time than this left is not worth sending."""
 RELEASE_SECONDS = 2.0
 """Giving a Lease back is a courtesy to the next leader, and must not delay our end."""
+_DELETED = LeaseSpec(holder_identity="nobody knows")
 HEARTBEAT_SECONDS = 10.0
 HEARTBEAT_RETRY_SECONDS = 1.0
 HEARTBEAT_DURATION_SECONDS = 30
@@ -54,6 +57,7 @@ class Elector:
         self._timing = timing or Timing()
         self._on_stuck = on_stuck
         self._lease: Lease | None = None
+        self._seen: Seen | None = None
         self._deadline = float("-inf")
 
     def leading(self) -> bool:
@@ -74,34 +78,32 @@ class Elector:
             await self._release()
 
     async def _acquire(self) -> None:
-        seen: Seen | None = None
+        """Waits until the Lease is ours."""
         while True:
             try:
-                seen = await self._try_to_take(seen)
-                if seen is None:
+                if await self._try_to_take():
                     return
             except errors.ApiError as error:
                 log.debug("lease not reached", extra={"lease": self._name, "error": str(error)})
             await asyncio.sleep(self._timing.retry * (0.8 + 0.4 * draw()))
 
-    async def _try_to_take(self, seen: Seen | None) -> Seen | None:
-        """One look at the Lease; returns what was seen, or None when it is ours now."""
+    async def _try_to_take(self) -> bool:
+        """One look at the Lease, and the attempt to take it where it is free."""
+        lease: Lease | None = None
         try:
             lease = await self._kube.get(paths.leases(self._namespace, self._name), Lease, timeout=TRY_SECONDS)
         except errors.Missing:
-            # Deleted under its holder, who does not know yet: its time runs as if it stood.
-            if seen is not None and not self._may_take(seen):
-                return seen
-            await self._write(None)
-            return None
-        seen = observe(seen, lease.spec, now=clock.monotonic())
-        if not self._may_take(seen):
-            return seen
+            if self._seen is None:
+                await self._write(None)
+                return True
+        # A Lease that was there and is gone was deleted under its holder, who may not know yet: his time runs on.
+        record = _DELETED if lease is None else lease.spec
+        now = clock.monotonic()
+        self._seen = observe(self._seen, record, now=now)
+        if not may_take(self._seen, identity=self._identity, now=now, timing=self._timing):
+            return False
         await self._write(lease)
-        return None
-
-    def _may_take(self, seen: Seen) -> bool:
-        return may_take(seen, identity=self._identity, now=clock.monotonic(), timing=self._timing)
+        return True
 
     async def _write(self, known: Lease | None) -> None:
         """Takes or renews the Lease; *known* as it was read is the precondition. Raises Conflict and the rest."""
@@ -122,6 +124,7 @@ class Elector:
                 paths.leases(self._namespace, self._name), body, Lease, timeout=TRY_SECONDS
             )
         self._lease = written
+        self._seen = Seen(written.spec, started)
         self._deadline = started + self._timing.renew_deadline
 
     async def _hold(self, lead: Callable[[], Awaitable[None]]) -> bool:
@@ -157,7 +160,7 @@ class Elector:
             left = self._deadline - clock.monotonic()
             await asyncio.sleep(max(0.0, min(self._timing.retry, left)))
             left = self._deadline - clock.monotonic()
-            if left <= 0:
+            if left < LEAST_SECONDS:
                 return
             try:
                 async with asyncio.timeout(left):
