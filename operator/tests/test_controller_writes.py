@@ -123,3 +123,13 @@ def test_what_the_table_does_not_hold_is_never_written(phase: str) -> None:
         writes.assign(held, Assign("n/r", "p", "u"), now=NOW)
     with pytest.raises(ForbiddenTransition):
         writes.end(held, Phase.CANCELLED, Reason.CANCELLED, now=NOW)
+
+
+def test_a_run_that_was_never_claimed_does_not_back_off() -> None:
+    unclaimed = Move(target=Phase.PENDING, reason=Reason.UNSCHEDULED, fence=None, release=True)
+    values = applied(
+        writes.move(run({"phase": "Scheduled", "assignedPod": "p", "assignedPodUID": "u"}), unclaimed, now=NOW)
+    )
+    assert values["phase"] == "Pending"
+    assert values["assignedPod"] is None
+    assert "Backoff" not in values["conditions"]

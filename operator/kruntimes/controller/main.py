@@ -152,7 +152,7 @@ class Operator:
                 group.create_task(cache.run())
             for cache in self._caches:
                 await cache.synced.wait()
-            self._bundles.want(self._namespace)
+            await self._bundles.ensure(self._namespace)
             for controller in (
                 self._announcer,
                 self._bundles,

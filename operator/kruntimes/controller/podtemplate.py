@@ -91,7 +91,7 @@ def pod_template(runtime: Runtime, defaults: PodDefaults) -> dict[str, Any]:
     metadata["labels"] = {**(metadata.get("labels") or {}), **MANAGED_BY, RUNTIME_LABEL: runtime.metadata.name}
     metadata["annotations"] = {
         **(metadata.get("annotations") or {}),
-        **{CAPACITY_ANNOTATION + name: str(count) for name, count in runtime.spec.capacity.resources.items()},
+        **{CAPACITY_ANNOTATION + name: str(count) for name, count in runtime.spec.offers.items()},
     }
     spec["restartPolicy"] = "Always"
     spec["serviceAccountName"] = service_account(runtime)

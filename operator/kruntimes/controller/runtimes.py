@@ -107,7 +107,7 @@ class Runtimes:
         if runtime is None or runtime.metadata.deleting:
             return Done()
         namespace = runtime.metadata.namespace
-        self._bundles.want(namespace)
+        await self._bundles.ensure(namespace)
         await self._grant(namespace, service_account(runtime))
         if not await self._ensure_service(runtime):
             return After(ORPHAN_SECONDS)

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from kruntimes.common.api import quantities
-from kruntimes.common.api.names import CAPACITY_ANNOTATION
 from kruntimes.common.api.phases import Phase
 from kruntimes.common.api.reasons import Reason, RunCondition
 from kruntimes.common.api.retry import backoff_seconds
@@ -130,13 +128,8 @@ def offer(pod: Pod, *, used: Mapping[str, int], alive: bool, retiring: bool = Fa
     """
     if not (pod.ready and alive):
         return None
-    written = {
-        name.removeprefix(CAPACITY_ANNOTATION): value
-        for name, value in pod.metadata.annotations.items()
-        if name.startswith(CAPACITY_ANNOTATION)
-    }
     try:
-        capacity = quantities.capacity(written)
+        capacity = pod.capacity
     except ValueError:
         return None
     return Offer(name=pod.metadata.name, uid=pod.metadata.uid, capacity=capacity, used=used, retiring=retiring)

@@ -98,11 +98,19 @@ class Bundles:
         self._wanted: set[str] = set()
         self._queue = WorkQueue()
 
-    def want(self, namespace: str) -> None:
-        """Keeps the bundle in *namespace* from now on."""
-        if namespace not in self._wanted:
-            self._wanted.add(namespace)
-            self._queue.add(namespace)
+    async def ensure(self, namespace: str) -> None:
+        """Writes the bundle into *namespace* unless it stands there, and keeps it from now on."""
+        self._wanted.add(namespace)
+        held = self._held.store.get(f"{namespace}/{CA_NAME}")
+        if held is not None and held.data.get(CA_BUNDLE_KEY) == self._bundle:
+            return
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CA_NAME, "namespace": namespace, "labels": MANAGED_BY},
+            "data": {CA_BUNDLE_KEY: self._bundle},
+        }
+        await self._kube.apply(paths.configmaps(namespace, CA_NAME), body, ConfigMap, manager=MANAGER)
 
     def changed(self, namespace: str) -> None:
         """The ConfigMap in *namespace* appeared, changed or went."""
@@ -114,17 +122,8 @@ class Bundles:
         await work(self._queue, self._reconcile, workers=WORKERS)
 
     async def _reconcile(self, namespace: str) -> Done | After:
-        held = self._held.store.get(f"{namespace}/{CA_NAME}")
-        if held is not None and held.data.get(CA_BUNDLE_KEY) == self._bundle:
-            return Done()
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": CA_NAME, "namespace": namespace, "labels": MANAGED_BY},
-            "data": {CA_BUNDLE_KEY: self._bundle},
-        }
         try:
-            await self._kube.apply(paths.configmaps(namespace, CA_NAME), body, ConfigMap, manager=MANAGER)
+            await self.ensure(namespace)
         except (Missing, Forbidden) as error:
             # The namespace is gone or going; a Runtime in a new one of that name asks again.
             self._wanted.discard(namespace)

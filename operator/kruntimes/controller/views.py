@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
-from kruntimes.common.api import quantities
+from kruntimes.common.api import quantities, times
 from kruntimes.common.api.durations import seconds
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.phases import PhaseClass, classify
@@ -17,12 +17,12 @@ from kruntimes.common.api.views import Condition, Meta, Resources, RetryPolicy, 
 
 def instant(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 time; raises ValueError."""
-    return datetime.fromisoformat(text).timestamp()
+    return times.parse(text).timestamp()
 
 
 def timestamp(moment: float) -> str:
     """Kubernetes' metav1.Time for *moment*, in seconds since the epoch."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return times.rfc3339(datetime.fromtimestamp(moment, UTC))
 
 
 class RunMeta(View, frozen=True):

@@ -55,12 +55,16 @@ def withdraw(run: ControlledRun, *, now: float) -> Patch:
 
 
 def move(run: ControlledRun, decision: Move, *, now: float) -> Patch:
-    """The decision's phase, with the assignment cleared where it says so; a return to Pending starts the back-off."""
+    """The decision's phase, with the assignment cleared where it says so.
+
+    A return to Pending starts the back-off, unless the Run was never claimed: then no attempt was used.
+    """
     fields: dict[str, str | None] = {"assignedPod": None, "assignedPodUID": None} if decision.release else {}
     message = _ENDS[decision.reason]
     if decision.fence is not None and decision.fence is not decision.reason:
         message = f"{message} ({decision.fence.value}: {_ENDS[decision.fence]})"
-    backoff = True if decision.target is Phase.PENDING else None
+    used = run.state.phase != Phase.SCHEDULED
+    backoff = True if decision.target is Phase.PENDING and used else None
     return _patch(
         run,
         Writer.OPERATOR,
