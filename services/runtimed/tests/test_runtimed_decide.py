@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import FINALIZER
@@ -392,6 +392,7 @@ def observations(draw: st.DrawFn) -> Observed:
     return observe(draw(st.none() | st.just(seen)), draw(LOCALS), **flags)
 
 
+@settings(deadline=None)
 @given(observations())
 def test_every_observation_has_a_safe_decision(observed: Observed) -> None:
     decision, seen, held = decide(observed, NOW), observed.run, observed.local

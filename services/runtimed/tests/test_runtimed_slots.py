@@ -1,5 +1,6 @@
 """One slot for each Run, freed by its own end and by nothing else."""
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kruntimes.common.api.epoch import Epoch
@@ -73,3 +74,4 @@ class SlotsMachine(RuleBasedStateMachine):
 
 
 TestSlotsMachine = SlotsMachine.TestCase
+TestSlotsMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
