@@ -21,6 +21,7 @@ from kruntimes.local.control_plane import ControlPlane
 from kruntimes.local.instance import Instance
 from kruntimes.local.node import claim
 from kruntimes.local.node.context import Context, programs
+from kruntimes.local.node.logs import LogServer, client_ca
 from kruntimes.local.node.node import Node
 from kruntimes.local.node.probes import Prober
 from kruntimes.local.pods import Installation
@@ -128,7 +129,10 @@ async def _serve(
         folder=instance.folder, logs=instance.logs, hold=instance.hold,
         path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     )  # fmt: skip
-    node = Node(context)
+    log_server = LogServer(kube, node=NODE, logs=instance.logs)
+    ca = await client_ca(kube)
+    log_port = await log_server.start(folder=instance.folder, client_ca=ca) if ca is not None else None
+    node = Node(context, log_port=log_port)
     stack = Stack(
         kube=kube, node=node, instance=instance, plane=plane, project=given, say=say, began=began,
         installation=_installation(instance, options),
@@ -151,6 +155,7 @@ async def _serve(
         finally:
             say("stopping")
             await node.stop(grace=STOP_GRACE_SECONDS, limit=STOP_SECONDS)
+            await log_server.close()
             for task in running:
                 task.cancel()
 
