@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from kruntimes.common.api.names import FINALIZER, READINESS_GATE, SERVING_SIGNER, Role, pod_dns, runtime_dns, spiffe_id
 from kruntimes.common.api.views import Pod, Runtime, condition
+from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.csr import CertificateNames, CertificateRefused, request_certificate
+from kruntimes.common.kube.errors import Forbidden
+from kruntimes.controller.signer import ensure_authority
 from kruntimes.controller.views import ControlledRun
 from tests.controller_world import Json, World, eventually, world
 
@@ -225,5 +228,50 @@ async def test_a_pod_gets_its_own_certificate_and_no_other(place: World) -> None
                 await request_certificate(kube, signer="kruntimes.io/runtimed", names=names(other))
             with pytest.raises(CertificateRefused, match="kruntimes-gateway"):
                 await request_certificate(kube, signer=SERVING_SIGNER, names=CertificateNames(dns=("gateway.test",)))
+        finally:
+            await kube.close()
+
+
+async def test_two_that_make_the_authority_at_once_make_one(place: World) -> None:
+    made = await asyncio.gather(*(ensure_authority(place.admin, place.system) for _ in range(4)))
+    assert len({one.certificate_pem() for one in made}) == 1
+    broken = {"data": {"tls.crt": "", "tls.key": ""}}
+    await place.admin.patch_merge(paths.secrets(place.system, "kruntimes-ca"), broken, dict)
+    with pytest.raises(Terminal, match="no certificate authority"):
+        await ensure_authority(place.admin, place.system)
+
+
+async def test_a_bundle_that_was_deleted_comes_back(place: World) -> None:
+    async with place.operator():
+        await place.runtime("python")
+        await place.pods("python", 1)
+        for namespace in (place.system, place.namespace):
+            path = paths.configmaps(namespace, "kruntimes-ca")
+            first: Json = await place.admin.get(path, dict)
+            await place.admin.delete(path)
+
+            async def back(path: str = path, uid: str = first["metadata"]["uid"]) -> Json | None:
+                found, _ = await place.admin.list(path.rpartition("/")[0], dict)
+                others = [one for one in found if one["metadata"]["name"] == "kruntimes-ca"]
+                return next((one for one in others if one["metadata"]["uid"] != uid), None)
+
+            assert (await eventually(back))["data"] == first["data"]
+
+
+async def test_the_service_account_that_a_template_names_may_do_a_runtimeds_work(place: World) -> None:
+    async with place.operator():
+        account = {"metadata": {"name": "mine"}}
+        await place.admin.create(paths.serviceaccounts(place.namespace), account, dict)
+        containers = [{"name": "runtime", "image": "registry.test/py:1"}]
+        template = {"spec": {"serviceAccountName": "mine", "containers": containers}}
+        await place.runtime("python", template=template)
+        (pod,) = await place.pods("python", 1)
+        assert pod.spec.service_account_name == "mine"
+        kube = await place.client(await place.token(place.namespace, "mine", pod))
+        try:
+            runs, _ = await kube.list(paths.runs(place.namespace), ControlledRun)
+            assert runs == []
+            with pytest.raises(Forbidden):
+                await kube.list(paths.runs(place.system), ControlledRun)
         finally:
             await kube.close()
