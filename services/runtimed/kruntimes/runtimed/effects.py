@@ -67,7 +67,7 @@ class Effects:
             case d.Claim():
                 run = _given(run)
                 await self._write(run, status.claimed(run, now=clock.utcnow()))
-                log.info("run claimed", extra=_extra(run))
+                log.info("run claimed", extra=_extra(run) | {"attempt": run.status.attempt + 1})
             case d.AddFinalizer():
                 await self._add_finalizer(_given(run))
             case d.Prepare(epoch):

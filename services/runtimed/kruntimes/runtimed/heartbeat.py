@@ -15,6 +15,8 @@ FENCE_SECONDS = 60.0
 """Without a renewal for this long no invocation is let in; the operator counts 75 s before it takes over."""
 LOOK_SECONDS = 1.0
 """How often the age is looked at: well within the 10 s in which calls under way must have ended."""
+FIRST_LOOK_SECONDS = 0.02
+"""How often the first heartbeat is looked for, which holds up the start."""
 
 
 class Pulse(IntEnum):
@@ -34,6 +36,12 @@ def pulse(*, last_renewed: float, now: float) -> Pulse:
     if age >= FENCE_SECONDS:
         return Pulse.FENCED
     return Pulse.STALE if age >= STALE_SECONDS else Pulse.LIVE
+
+
+async def first_renewal(last_renewed: Callable[[], float]) -> None:
+    """Waits, without end, for the first heartbeat: before it nothing may be served."""
+    while last_renewed() == float("-inf"):  # noqa: ASYNC110 (the heartbeat tells its age and nothing else)
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
 
 
 async def watch_pulse(read: Callable[[], Pulse], on_change: Callable[[Pulse], None]) -> None:

@@ -28,7 +28,7 @@ from kruntimes.runtimed.cache import Ownership
 from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.effects import Effects
 from kruntimes.runtimed.endpoint import Endpoints
-from kruntimes.runtimed.heartbeat import Pulse, pulse_of, watch_pulse
+from kruntimes.runtimed.heartbeat import Pulse, first_renewal, pulse_of, watch_pulse
 from kruntimes.runtimed.held import Held, Registry
 from kruntimes.runtimed.invoke import InvokeServer
 from kruntimes.runtimed.invoker import Ask, Invoker, Limits
@@ -144,15 +144,17 @@ class Service:
         await self._listen(workload, stack)
         stack.push_async_callback(self._server.close)
         await self._server.connect(socket=settings.executor_socket, port=await self._port())
-        self._tasks.create_task(self._server.watch())
         for watched in (self._cache.runs, self._cache.pods, self._reconciler.runs):
             await watched.synced.wait()
-        self._tasks.create_task(self._heartbeat.run())
-        self._tasks.create_task(watch_pulse(self._pulse, self._pulse_changed))
-        self._tasks.create_task(self._follow_gateway_ca())
-        self._ready = True
-        log.info("ready", extra={"runtime": settings.runtime})
-        await work(self._queue, self._reconciler.reconcile, workers=WORKERS)
+        async with asyncio.TaskGroup() as jobs:  # ended before what they use is closed
+            jobs.create_task(self._server.watch())
+            jobs.create_task(self._heartbeat.run())
+            await first_renewal(self._heartbeat.last_renewed)
+            jobs.create_task(watch_pulse(self._pulse, self._pulse_changed))
+            jobs.create_task(self._follow_gateway_ca())
+            self._ready = True
+            log.info("ready", extra={"runtime": settings.runtime})
+            await work(self._queue, self._reconciler.reconcile, workers=WORKERS)
 
     async def _listen(self, workload: Workload, stack: AsyncExitStack) -> None:
         settings = self._settings
