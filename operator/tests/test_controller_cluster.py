@@ -275,3 +275,21 @@ async def test_the_service_account_that_a_template_names_may_do_a_runtimeds_work
                 await kube.list(paths.runs(place.system), ControlledRun)
         finally:
             await kube.close()
+
+
+async def test_a_foreign_service_is_left_alone_and_named(place: World) -> None:
+    async with place.operator():
+        body = {"metadata": {"name": "python"}, "spec": {"ports": [{"port": 80}], "selector": {"app": "mine"}}}
+        await place.admin.create(paths.services(place.namespace), body, dict)
+        await place.runtime("python")
+
+        async def told() -> bool:
+            found = await place.admin.get(paths.runtimes(place.namespace, "python"), Runtime)
+            held = condition(found.status.conditions, "Progressing")
+            return held is not None and held.reason == "ServiceExists"
+
+        await eventually(told)
+        kept: Json = await place.admin.get(paths.services(place.namespace, "python"), dict)
+        assert kept["spec"]["selector"] == {"app": "mine"}
+        await place.admin.delete(paths.services(place.namespace, "python"))
+        await place.pods("python", 1)

@@ -13,6 +13,7 @@ from kruntimes.controller.rollout import (
     Remove,
     Scale,
     Step,
+    Trouble,
     complete,
     conditions,
     plan,
@@ -110,7 +111,12 @@ def test_when_it_is_complete() -> None:
 
 
 def say(
-    held: tuple[Condition, ...] = (), *, ready: int = 1, done: bool = True, trouble: str = "", now: str = "t1"
+    held: tuple[Condition, ...] = (),
+    *,
+    ready: int = 1,
+    done: bool = True,
+    trouble: Trouble | None = None,
+    now: str = "t1",
 ) -> tuple[Condition, ...]:
     return conditions(held, ready=ready, wanted=1, done=done, trouble=trouble, generation=3, now=now)
 
@@ -121,7 +127,7 @@ def say(
         pytest.param(say(), [("True", "PodsReady"), ("False", "Complete")], id="complete"),
         pytest.param(say(ready=0, done=False), [("False", "NoReadyPod"), ("True", "RollingOut")], id="rolling-out"),
         pytest.param(
-            say(ready=0, done=False, trouble="no"),
+            say(ready=0, done=False, trouble=Trouble("TemplateRefused", "no")),
             [("False", "NoReadyPod"), ("False", "TemplateRefused")],
             id="refused",
         ),

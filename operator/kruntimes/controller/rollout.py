@@ -110,23 +110,31 @@ def complete(*, wanted: int, current: Generation | None, old: Sequence[Generatio
     return current is not None and sum(pod.ready for pod in current.pods) == wanted == current.replicas and not old
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why no Pods can be made. reason: one CamelCase word; message: a sentence, the API server's where it has one."""
+
+    reason: str
+    message: str
+
+
 def conditions(
     held: tuple[Condition, ...],
     *,
     ready: int,
     wanted: int,
     done: bool,
-    trouble: str,
+    trouble: Trouble | None,
     generation: int,
     now: str,
 ) -> tuple[Condition, ...]:
     """Available (a Run can be placed) and Progressing (Pods are being made or replaced).
 
-    trouble: what the API server said against the Pods of the template, or the empty string. now: RFC 3339.
+    trouble: what stands in the way, None where nothing does. now: RFC 3339.
     """
     available = (ready > 0, "PodsReady" if ready else "NoReadyPod", f"{ready} of {wanted} Pods are ready")
-    if trouble:
-        progressing = (False, "TemplateRefused", trouble)
+    if trouble is not None:
+        progressing = (False, trouble.reason, trouble.message)
     elif done:
         progressing = (False, "Complete", "every Pod is ready and of the current template")
     else:

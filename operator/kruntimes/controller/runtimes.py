@@ -43,8 +43,9 @@ log = logging.getLogger(__name__)
 WORKERS = 4
 SETTLE_SECONDS = 0.05
 """Pods and Runs change in bursts; what follows from them for a Runtime is looked at once for each burst."""
-ORPHAN_SECONDS = 1.0
-"""A ReplicaSet or Service of an earlier Runtime of the same name is about to be collected; look again after this."""
+IN_THE_WAY_SECONDS = 2.0
+"""An object of an earlier Runtime of the same name is about to be collected, or a foreign one is in the way, which no
+watch of ours shows; look again after this."""
 
 
 class Runtimes:
@@ -109,25 +110,35 @@ class Runtimes:
         namespace = runtime.metadata.namespace
         await self._bundles.ensure(namespace)
         await self._grant(namespace, service_account(runtime))
-        if not await self._ensure_service(runtime):
-            return After(ORPHAN_SECONDS)
         template, digest = self._template(runtime)
         name = f"{runtime.metadata.name}-{digest}"
         current, old = self._generations(runtime, name)
+        if not await self._ensure_service(runtime):
+            message = f"a Service {runtime.metadata.name} that is not this Runtime's is in the way"
+            await self._report(runtime, current, old, rollout.Trouble("ServiceExists", message))
+            return After(IN_THE_WAY_SECONDS)
         standing = self._replica_sets.store.get(f"{namespace}/{name}")
         if current is None and standing is not None:
-            return After(ORPHAN_SECONDS)
+            return After(IN_THE_WAY_SECONDS)
         try:
             for step in rollout.plan(wanted=runtime.spec.replicas, current=current, old=old):
                 await self._take(runtime, template, step)
         except (Invalid, BadRequest) as error:
-            await self._write_status(runtime, current, old, trouble=error.message)
-            self._announcer.say(
-                runtime_ref(runtime.metadata), reason="TemplateRefused", message=error.message, warning=True
-            )
+            await self._report(runtime, current, old, rollout.Trouble("TemplateRefused", error.message))
             raise Terminal(f"the Pod template is refused: {error.message}") from None
-        await self._write_status(runtime, current, old, trouble="")
+        await self._write_status(runtime, current, old, trouble=None)
         return Done()
+
+    async def _report(
+        self,
+        runtime: Runtime,
+        current: rollout.Generation | None,
+        old: list[rollout.Generation],
+        trouble: rollout.Trouble,
+    ) -> None:
+        """Says what is in the way, in the status and as an event."""
+        await self._write_status(runtime, current, old, trouble=trouble)
+        self._announcer.say(runtime_ref(runtime.metadata), reason=trouble.reason, message=trouble.message, warning=True)
 
     def _template(self, runtime: Runtime) -> tuple[dict[str, Any], str]:
         """The Pod template and its hash, made once for each generation."""
@@ -168,12 +179,17 @@ class Runtimes:
         self._granted.add((namespace, account))
 
     async def _ensure_service(self, runtime: Runtime) -> bool:
-        """Makes the Service unless it stands; False while another's of that name is in the way."""
+        """Makes the Service unless it stands; False while one that is not this Runtime's has the name.
+
+        A foreign Service is never taken over: somebody's traffic goes through it.
+        """
+        namespace, name = runtime.metadata.namespace, runtime.metadata.name
         held = self._services.store.get(runtime.metadata.key)
         if held is None:
-            path = paths.services(runtime.metadata.namespace, runtime.metadata.name)
-            await self._kube.apply(path, service(runtime), Object, manager=MANAGER)
-            return True
+            try:
+                held = await self._kube.create(paths.services(namespace), service(runtime), Object)
+            except AlreadyExists:
+                held = await self._kube.get(paths.services(namespace, name), Object)
         return _owned(held.metadata.owner_references, runtime)
 
     def _generations(self, runtime: Runtime, name: str) -> tuple[rollout.Generation | None, list[rollout.Generation]]:
@@ -237,7 +253,7 @@ class Runtimes:
         current: rollout.Generation | None,
         old: list[rollout.Generation],
         *,
-        trouble: str,
+        trouble: rollout.Trouble | None,
     ) -> None:
         ready = sum(pod.ready for pod in self._book.pods(runtime.metadata.key))
         conditions = rollout.conditions(
