@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
@@ -44,11 +45,14 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point. An error that a person can act on is one sentence; exit status 2 is a wrong command line."""
-    from kruntimes.sdk.errors import SdkError
+    """Entry point."""
+    run(sys.argv[1:])
 
+
+def run(arguments: list[str]) -> NoReturn:
+    """Runs one command and exits. An error that a person can act on is one sentence; 2 is a wrong command line."""
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(arguments, prog_name="krt", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(2)
@@ -57,9 +61,13 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)
-    except SdkError as error:
-        click.echo(f"krt: {error}", err=True)
-        sys.exit(1)
     except BrokenPipeError:
         sys.exit(141)
+    except Exception as error:
+        from kruntimes.sdk.errors import SdkError
+
+        if not isinstance(error, SdkError):
+            raise
+        click.echo(f"krt: {error}", err=True)
+        sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)
