@@ -179,6 +179,18 @@ async def test_each_outcome_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     assert [record.message for record in caplog.records] == ["reconcile failed", "reconciled again"]
 
 
+async def test_a_conflict_is_told_only_when_it_does_not_go_away(caplog: pytest.LogCaptureFixture) -> None:
+    told_after: list[int] = []
+
+    async def reconcile(key: str) -> Done | After:
+        told_after.append(len(caplog.records))
+        raise Conflict(status=409)
+
+    await _work_for(60, reconcile, "a")
+    assert told_after[:7] == [0, 0, 0, 0, 0, 0, 1]
+    assert len(caplog.records) == 1
+
+
 async def test_nothing_fires_after_the_end() -> None:
     async def reconcile(key: str) -> Done | After:
         return After(50)

@@ -19,6 +19,8 @@ MAX_KEYS = 200_000
 """Keys waiting at once: several times the largest installation we measure; beyond it something leaks keys."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.05, 30.0
 """Back-off of one key after errors."""
+QUIET_CONFLICTS = 5
+"""A conflict is daily business; so many in a row for one key are not: the write itself may never fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ def _failed(key: str, error: Exception, trouble: dict[str, tuple[int, str]]) -> 
     """Notes one failure and returns the seconds to wait."""
     failures, told = trouble.get(key, (0, ""))
     text = f"{type(error).__name__}: {error}"
-    if isinstance(error, Conflict):
+    if isinstance(error, Conflict) and failures < QUIET_CONFLICTS:
         # Somebody else wrote first: the watch brings the new object, and no one needs to hear of it.
         text = told
     elif text != told:
