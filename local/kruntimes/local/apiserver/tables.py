@@ -71,7 +71,10 @@ _NAME = {
 }
 _AGE = Column("Age", "date", ".metadata.creationTimestamp", "When the object was made.")
 _STEP = re.compile(
-    r"\.([A-Za-z0-9_-]+|'[^']*')|\[(\d+)\]|\['([^']+)'\]|\[\?\(@\.([A-Za-z0-9_]+)==[\"']([^\"']*)[\"']\)\]"
+    r"\.([A-Za-z0-9_-]+|'[^']*')"  # .field
+    r"|\[(\d+)\]"  # [0]
+    r"|\['([^']+)'\]"  # ['field']
+    r"|\[\?\(@\.([A-Za-z0-9_]+)==[\"']([^\"']*)[\"']\)\]"  # [?(@.field=="value")]
 )
 
 
