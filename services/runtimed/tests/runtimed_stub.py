@@ -25,7 +25,7 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
     """functions: registration id by Run UID. Counts what it is asked.
 
     linger: set, cancelled work goes on until `release` is set. register: what the next registrations meet, first to
-    last: a status code, or `lose` (registered, but the answer is lost).
+    last: a status code, or `lose` (registered, but the answer is lost). answer: what its answers say otherwise.
     """
 
     functions: dict[str, str] = field(default_factory=dict)
@@ -38,6 +38,7 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
     state: int = READY
     fatal_error: str = ""
     last_activity: float = 0.0
+    answer: dict[str, Any] = field(default_factory=dict)
 
     async def Health(self, request: Any, context: Any) -> pb.HealthResponse:
         return pb.HealthResponse(healthy=True)
@@ -100,12 +101,9 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
                 await _fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, "DeadlineExceeded", {})
             case b"input":
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not JSON")
+        answer = {"output": request.input, "content_type": request.content_type, "outputs": {"k": "v"}} | self.answer
         return pb.InvokeFunctionResponse(
-            registration=request.registration,
-            invocation_id=request.invocation_id,
-            output=request.input,
-            content_type=request.content_type,
-            outputs={"k": "v"},
+            registration=request.registration, invocation_id=request.invocation_id, **answer
         )
 
     async def UnregisterFunction(

@@ -73,6 +73,8 @@ CANCELLED = d.Finish(phase=Phase.CANCELLED, reason=Reason.CANCELLED, message="ca
 LIFETIME = d.Finish(phase=Phase.TIMEOUT, reason=Reason.LIFETIME_TIMEOUT, message="lived for 10s")
 OVER = {"spec__timeout": "10s", "status__startTime": "2027-01-15T07:59:50Z"}
 FAILED = Ending(reason=Reason.REGISTRATION_FAILED, message="ImportError: no module")
+BEFORE = "2027-01-15T07:59:58Z"
+DRAINING = {"type": "Ready", "status": "False", "reason": "Draining", "lastTransitionTime": START}
 NO_FINALIZER = {"metadata__finalizers": []}
 DELETING = {"metadata__deletionTimestamp": START}
 DRAINED = "the Runtime Pod is being deleted; unregistered"
@@ -261,6 +263,16 @@ CASES = [
     # Pod draining
     pytest.param(observe(run("Ready"), local(), draining=True), d.Announce(), id="draining-withdraws-the-route-first"),
     pytest.param(observe(run(), local(), draining=True), d.Close(), id="draining-closes"),
+    pytest.param(
+        observe(run("Ready", status__conditions=[DRAINING]), local(), draining=True),
+        d.Wait(pytest.approx(2.0)),
+        id="draining-serves-until-the-route-is-gone",
+    ),
+    pytest.param(
+        observe(run("Ready", status__conditions=[DRAINING | {"lastTransitionTime": BEFORE}]), local(), draining=True),
+        d.Close(),
+        id="draining-closes-when-it-is-gone",
+    ),
     pytest.param(
         observe(run(), local(in_flight=1, **CLOSED), draining=True, drain_seconds=60.0),
         d.Wait(59.0),

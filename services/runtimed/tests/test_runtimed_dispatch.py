@@ -109,6 +109,21 @@ async def test_a_function_error_keeps_its_parts(place: Place) -> None:
     assert len(got.details["traceback"]) == 4096
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param({"output": b"x" * (outcomes.MAX_OUTPUT_BYTES + 1)}, id="output"),
+        pytest.param({"outputs": {"k": "v" * 9000}}, id="outputs"),
+    ],
+)
+async def test_a_foreign_server_is_held_to_the_bounds(place: Place, answer: dict[str, object]) -> None:
+    place.stub.answer = answer
+    got = await place.dispatcher.invoke(place.held, call())
+    assert isinstance(got, Failure)
+    assert got.kind is outcomes.FUNCTION_ERROR
+    assert "at most" in got.message
+
+
 async def test_an_overlap_is_refused_without_a_call(place: Place) -> None:
     async with asyncio.TaskGroup() as group:
         first = group.create_task(place.dispatcher.invoke(place.held, call(b"hang")))

@@ -20,6 +20,8 @@ from kruntimes.common.api.views import Endpoint, Run, condition
 
 DELETE_DRAIN_SECONDS = 8.0
 """How long a call may go on once its Run is being deleted; the drain of the second source document."""
+WITHDRAW_SECONDS = 2.0
+"""After the route of a draining Pod was withdrawn, calls still under way to it are served for this long."""
 CANCEL_SECONDS = 10.0
 """Within this a cancelled call has ended, its processes killed if need be (design §5, "Self-fence")."""
 POLL_SECONDS = 5.0
@@ -306,6 +308,10 @@ def _drain(observed: Observed, run: Run, now: Moment) -> Decision:
     held = condition(run.status.conditions, RunCondition.READY)
     if held is not None and held.status == "True":
         return Announce()
+    if held is not None and held.reason == Reason.DRAINING and observed.local is not None and observed.local.open:
+        left = times.parse(held.last_transition_time).timestamp() + WITHDRAW_SECONDS - now.wall
+        if 0 < left <= WITHDRAW_SECONDS:
+            return Wait(left)
     step = _let_go(run, observed.local, now, drain=observed.drain_seconds)
     ending = Ending(reason=Reason.FENCED_UNREGISTERED, message="the Runtime Pod is being deleted; unregistered")
     if step is None and run.status.phase == Phase.SCHEDULED:

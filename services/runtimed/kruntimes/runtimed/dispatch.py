@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import grpc
 from kruntimes.common import clock
-from kruntimes.common.api import outcomes
+from kruntimes.common.api import outcomes, outputs
 from kruntimes.common.api.outcomes import Failure, Kind
 from kruntimes.common.errors import NotReady
 from kruntimes.pb import executor_v1_pb2 as pb
@@ -134,6 +134,8 @@ class Dispatcher:
             if work.cancelled and task is not None and not task.cancelling():
                 return failure(outcomes.CANCELLED, "the invocation was cancelled", invocation.id), False
             raise
+        if (broken := _violation(response)) is not None:
+            return failure(outcomes.FUNCTION_ERROR, broken, invocation.id), True
         answer = Answer(
             output=response.output,
             content_type=response.content_type or "application/octet-stream",
@@ -182,6 +184,13 @@ class Dispatcher:
             del self._work[held.epoch.run_uid]
         held.last_activity = clock.wall()
         self.on_ended(held)
+
+
+def _violation(response: pb.InvokeFunctionResponse) -> str | None:
+    """Which bound an answer breaks, in a sentence; ours keeps them, a foreign server may not."""
+    if len(response.output) > outcomes.MAX_OUTPUT_BYTES:
+        return f"the output has {len(response.output)} bytes, and at most {outcomes.MAX_OUTPUT_BYTES} are allowed"
+    return outputs.violation(response.outputs) if response.outputs else None
 
 
 _MESSAGES: dict[Kind, str] = {

@@ -10,7 +10,8 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aiohttp import web
+from aiohttp import ClientPayloadError, web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 from kruntimes.common import clock
 from kruntimes.common.access import bearer
@@ -139,7 +140,10 @@ class InvokeServer:
         assert token is not None, "admitted without a token"
         if asked.path.cancel is not None:
             return await self._invoker.cancel(asked, invocation_id, token=token)
-        body = await _read(request)
+        try:
+            body = await _read(request)
+        except (ClientPayloadError, HttpProcessingError, ConnectionError):
+            return failure(outcomes.BAD_REQUEST, "the body ended early or is not well formed", invocation_id)
         if body is None:
             limit = outcomes.MAX_BODY_BYTES
             return failure(outcomes.BODY_TOO_LARGE, f"the body is larger than {limit} bytes", invocation_id)

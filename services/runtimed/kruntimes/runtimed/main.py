@@ -12,6 +12,7 @@ from pathlib import Path
 from kruntimes.common import metrics as health
 from kruntimes.common.access import Access
 from kruntimes.common.api import names
+from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import Role
 from kruntimes.common.api.settings import Settings
 from kruntimes.common.api.views import Object, Run, Runtime
@@ -158,7 +159,7 @@ class Service:
 
     async def _listen(self, workload: Workload, stack: AsyncExitStack) -> None:
         settings = self._settings
-        peers = Peers(workload.grpc_channel_credentials, tasks=self._tasks)
+        peers = Peers(workload.grpc_channel_credentials, tasks=self._tasks, on_unreachable=_unreachable)
         workload.on_change(peers.renew)
         stack.push_async_callback(peers.close)
         invoker = Invoker(
@@ -262,6 +263,11 @@ def certificate_names(settings: Settings) -> CertificateNames:
             names.runtime_dns(namespace=settings.namespace, runtime=settings.runtime),
         ),
     )
+
+
+def _unreachable(epoch: Epoch) -> None:
+    """Recovery itself is the operator's, which watches the owner's Pod and heartbeat."""
+    log.warning("owner unreachable", extra={"run_uid": epoch.run_uid, "attempt": epoch.attempt, "pod": epoch.pod_uid})
 
 
 def _given(path: Path | None) -> Path:

@@ -51,7 +51,7 @@ class PeerServer:
 
     async def start(self, address: str, credentials: grpc.ServerCredentials) -> int:
         """Listens on `HOST:PORT`; returns the port."""
-        server = grpc.aio.server(options=OPTIONS)
+        server = grpc.aio.server(options=(*OPTIONS, ("grpc.so_reuseport", 0)))
         method = grpc.unary_unary_rpc_method_handler(
             self.InvokeFunction,
             request_deserializer=pb.InvokeFunctionRequest.FromString,

@@ -33,9 +33,9 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 """What every channel and server of ours sets: statuses of 6 KiB must pass, and nothing may run twice."""
 LOCAL_OPTIONS = (
     *OPTIONS,
-    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 250),
     ("grpc.client_idle_timeout_ms", 2**31 - 1),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
