@@ -27,6 +27,8 @@ RENEW_AT = 2 / 3
 """The part of a certificate's life after which it is renewed: a third is left for a signer that is away."""
 JITTER = 0.1
 """Renewals of Pods that started together are spread over this part of the life."""
+LEAST_LIFE_SECONDS = 60.0
+"""A certificate that is due as soon as it is issued means that a clock is wrong: the signer must not be flooded."""
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.5, 60.0
 OBTAIN_SECONDS, LONGEST_OBTAIN_RETRY_SECONDS = 120.0, 5.0
 """A start waits so long for its first certificate, and asks often, since it can do nothing without."""
@@ -222,7 +224,7 @@ class Workload:
                 await asyncio.sleep(wait)
                 continue
             failures = 0
-            due = renewal_time(certificate, draw=draw())
+            due = max(renewal_time(certificate, draw=draw()), clock.wall() + LEAST_LIFE_SECONDS)
             self.install(certificate=certificate)
             log.info("certificate renewed", extra={"signer": self._signer})
 
