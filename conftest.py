@@ -4,18 +4,29 @@
 is neither, tests that ask for the fixture are skipped, and the summary counts them.
 """
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 LAUNCHER = Path(
     os.environ.get("KRUNTIMES_TEST_CLUSTER", Path(__file__).parent.parent / "shared" / "cluster" / "cluster")
 )
 START_SECONDS = 180
 """A control plane is up in ten seconds; on a busy machine it may take longer, and never more than this."""
+
+
+settings.register_profile("busy-machine", deadline=None)
+settings.load_profile("busy-machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Says that this thread has no event loop: otherwise pytest-asyncio makes one on Python 3.11 and never closes it."""
+    asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session")
