@@ -25,7 +25,7 @@ settings.load_profile("busy-machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Says that this thread has no event loop: otherwise pytest-asyncio makes one on Python 3.11 and never closes it."""
+    """Says that this thread has no event loop: pytest-asyncio on Python 3.11 would make one and never close it."""
     asyncio.set_event_loop(None)
 
 
