@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from tests.kube.kube_faults import LIMIT_SECONDS, FaultyServer
+
 from kruntimes.common.api.views import Object
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.transport import Kube
-from tests.kube.kube_faults import LIMIT_SECONDS, FaultyServer
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import ipaddress
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -14,6 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tests.kube.kube_faults import LIMIT_SECONDS
+
 from kruntimes.common.api.names import POD_NAME_EXTRA, POD_UID_EXTRA, SERVING_SIGNER
 from kruntimes.common.api.views import CSR, Object
 from kruntimes.common.errors import NotReady
@@ -29,7 +32,6 @@ from kruntimes.common.kube.csr import (
     usages,
 )
 from kruntimes.common.kube.transport import Kube
-from tests.kube.kube_faults import LIMIT_SECONDS
 
 SIGNER = "kruntimes.io/runtimed"
 NAMES = CertificateNames(
@@ -238,3 +240,33 @@ async def test_who_may_not_ask_is_told_so(real: Kube, pod: Pod) -> None:
     wish = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
     with pytest.raises(errors.Forbidden):
         await pod.kube.create(paths.serviceaccounts("kube-system", "default", "token"), wish, dict)
+
+
+async def test_in_a_pod_the_service_account_speaks_and_its_token_may_rotate(
+    real: Kube, namespace: str, control_plane: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    good = await real.create(paths.serviceaccounts(namespace, "default", "token"), wish, dict)
+    cluster = yaml.safe_load(control_plane.read_text())["clusters"][0]["cluster"]
+    ca = (
+        base64.b64decode(cluster["certificate-authority-data"])
+        if "certificate-authority-data" in cluster
+        else Path(cluster["certificate-authority"]).read_bytes()
+    )
+    (tmp_path / "ca.crt").write_bytes(ca)
+    (tmp_path / "token").write_text("a-token-that-has-expired")
+    server = urlsplit(cluster["server"])
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port or 443))
+    monkeypatch.setattr("kruntimes.common.kube.config.SERVICE_ACCOUNT", tmp_path)
+    kube = await Kube.connect()
+    try:
+        question = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        with pytest.raises(errors.Unauthorized):
+            await kube.create(paths.self_subject_reviews(), question, dict)
+        (tmp_path / "token").write_text(good["status"]["token"] + "\n")
+        answer = await kube.create(paths.self_subject_reviews(), question, dict)
+        assert answer["status"]["userInfo"]["username"] == f"system:serviceaccount:{namespace}:default"
+    finally:
+        await kube.close()

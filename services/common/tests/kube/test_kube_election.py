@@ -1,6 +1,7 @@
 """Who may take a Lease, as a table."""
 
 import pytest
+
 from kruntimes.common.api.views import LeaseSpec
 from kruntimes.common.kube.election import Seen, Timing, may_take, observe
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kruntimes.common.errors import Busy, Denied, NotFound
 from kruntimes.common.kube import errors
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.kube.kube_faults import until
+
 from kruntimes.common import clock
 from kruntimes.common.api.views import Lease
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.election import Timing
 from kruntimes.common.kube.lease import Elector, Heartbeat
 from kruntimes.common.kube.transport import Kube
-from tests.kube.kube_faults import until
 
 LEASE = paths.leases("ns", "lock")
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
+
 from kruntimes.common.errors import Busy, Terminal
 from kruntimes.common.kube.errors import Conflict, TooManyRequests, Unreachable
 from kruntimes.common.kube.queue import After, Done, WorkQueue, work

@@ -4,12 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.kube.kube_faults import until
+
 from kruntimes.common.api.views import Meta, Object
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.events import ObjectRef, Recorder
 from kruntimes.common.kube.reflector import Reflector
 from kruntimes.common.kube.transport import Kube
-from tests.kube.kube_faults import until
 
 
 def _config(name: str, labels: dict[str, str] | None = None, **data: str) -> dict[str, Any]:

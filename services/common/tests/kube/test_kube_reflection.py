@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kruntimes.common.api.views import Lease, Object
 from kruntimes.common.kube.reflection import Broken, Expired, Reflection
 

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from tests.kube.kube_faults import FaultyServer, Handler, hang, html, line, listing, reset, status, thing, until
+
 from kruntimes.common import clock
 from kruntimes.common.api.views import Object
 from kruntimes.common.kube import paths, reflector
 from kruntimes.common.kube.lines import Lines
 from kruntimes.common.kube.reflector import Reflector
 from kruntimes.common.kube.transport import Kube
-from tests.kube.kube_faults import FaultyServer, Handler, hang, html, line, listing, reset, status, thing, until
 
 PATH = paths.configmaps("ns")
 Write = Callable[[bytes], Awaitable[None]]

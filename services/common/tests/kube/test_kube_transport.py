@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from tests.kube.kube_faults import FaultyServer, Handler, hang, html, listing, reset, status, thing
+
 from kruntimes.common.api.settings import SettingsError
 from kruntimes.common.api.views import Meta, Object
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.credentials import TokenFile
 from kruntimes.common.kube.transport import Kube
-from tests.kube.kube_faults import FaultyServer, Handler, hang, html, listing, reset, status, thing
 
 PATH = paths.configmaps("ns", "a")
 

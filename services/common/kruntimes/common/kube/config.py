@@ -70,8 +70,14 @@ async def _from_kubeconfig(configuration: Any, files: str, context: str | None) 
 def _in_cluster(configuration: Any) -> Credential:
     from kubernetes_asyncio.config import load_incluster_config
 
-    load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]
-    return TokenFile(SERVICE_ACCOUNT / "token")
+    token = SERVICE_ACCOUNT / "token"
+    load_incluster_config(  # type: ignore[no-untyped-call]
+        configuration,
+        try_refresh_token=False,
+        token_filename=str(token),
+        cert_filename=str(SERVICE_ACCOUNT / "ca.crt"),
+    )
+    return TokenFile(token)
 
 
 def _proxy(host: str) -> str | None:

@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
 from kruntimes.common import clock
 from kruntimes.common.api.names import SERVING_SIGNER
 from kruntimes.common.api.views import CSR, condition

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 import msgspec
+
 from kruntimes.common.errors import Busy, Denied, KruntimesError, NotFound
 
 MESSAGE_CHARS = 500

@@ -169,7 +169,8 @@ class Elector:
                 if not await self._still_ours(self._deadline - clock.monotonic()):
                     return
             except (errors.ApiError, TimeoutError) as error:
-                log.warning("lease not renewed", extra={"lease": self._name, "error": str(error)})
+                text = str(error) or "no time is left"
+                log.warning("lease not renewed", extra={"lease": self._name, "error": text})
                 if isinstance(error, errors.Missing):
                     return
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
+
 from kruntimes.common.kube import errors
 
 

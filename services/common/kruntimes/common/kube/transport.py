@@ -13,6 +13,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import aiohttp
 import msgspec
+
 from kruntimes.common.kube import errors
 from kruntimes.common.kube.config import load
 from kruntimes.common.kube.credentials import Credential
@@ -347,5 +348,6 @@ def _foreign_errors_end_here() -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        kind = type(error).__name__
-        raise errors.Unreachable(status=0, reason=kind, message=str(error) or "no answer in time") from error
+        # A time-out's own words name the whole URL, which differs from try to try.
+        message = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+        raise errors.Unreachable(status=0, reason=type(error).__name__, message=message) from error
