@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kruntimes.local.node.plan import (
     MAX_BACKOFF_SECONDS,
     STABLE_SECONDS,
