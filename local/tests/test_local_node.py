@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from kruntimes.common.api.views import Lease, Object
 from kruntimes.common.errors import Busy
 from kruntimes.common.kube import paths

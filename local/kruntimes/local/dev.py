@@ -15,8 +15,9 @@ from kruntimes.common import clock, logs
 from kruntimes.common.api.names import GATEWAY_PORT
 from kruntimes.common.api.settings import SettingsError
 from kruntimes.common.errors import KruntimesError, Terminal
+from kruntimes.common.kube.errors import ApiError
 from kruntimes.common.kube.transport import Kube
-from kruntimes.local import control_plane, project
+from kruntimes.local import control_plane, install, project
 from kruntimes.local.control_plane import ControlPlane
 from kruntimes.local.instance import Instance
 from kruntimes.local.node import claim
@@ -37,6 +38,7 @@ START_SECONDS = 120.0
 STOP_GRACE_SECONDS = 3.0
 STOP_SECONDS = 8.0
 """Ctrl-C is answered within ten seconds: what has not ended by then is killed."""
+TIDY_SECONDS = 1.5
 COMMAND_GRACE_SECONDS = 5.0
 TETHER = Path(__file__).parent / "node" / "tether.py"
 
@@ -156,8 +158,18 @@ async def _serve(
             say("stopping")
             await node.stop(grace=STOP_GRACE_SECONDS, limit=STOP_SECONDS)
             await log_server.close()
+            await _tidy(kube)
             for task in running:
                 task.cancel()
+
+
+async def _tidy(kube: Kube) -> None:
+    """Takes away what would wait for a node that is gone; what cannot be told now is done by the next start."""
+    try:
+        async with asyncio.timeout(TIDY_SECONDS):
+            await install.clear(kube)
+    except (TimeoutError, ApiError) as error:
+        log.warning("control plane not tidied", extra={"error": str(error)})
 
 
 def _installation(instance: Instance, options: Options) -> Installation:

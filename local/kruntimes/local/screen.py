@@ -20,7 +20,10 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Everything on the ready screen. runtimes: name, ready, wanted. seconds: from the command to now."""
+    """Everything on the ready screen. runtimes: name, ready, wanted. seconds: from the command to now.
+
+    proxied: the environment names a proxy, which could not reach this machine's own addresses.
+    """
 
     seconds: float
     gateway: str
@@ -30,6 +33,7 @@ class Facts:
     token_file: Path
     logs: Path
     kubeconfig: Path
+    proxied: bool = False
     body: str = '{"name": "you"}'
 
 
@@ -45,7 +49,8 @@ def ready(facts: Facts) -> str:
             f"  {'functions ' if at == 0 else '          '}  {f.name}  ({f.runtime}, namespace {f.namespace})"
             for at, f in enumerate(facts.functions)
         ),
-        f"  kubectl     export KUBECONFIG={shlex.quote(str(facts.kubeconfig))}",
+        f"  your shell  export KUBECONFIG={shlex.quote(str(facts.kubeconfig))} "
+        f'KRT_TOKEN="$(cat {shlex.quote(str(facts.token_file))})"   # for kubectl and krt',
         f"  logs        {facts.logs}",
     ]
     if facts.functions:
@@ -57,8 +62,9 @@ def ready(facts: Facts) -> str:
 
 def curl(facts: Facts, function: Function) -> str:
     """One line for a POSIX shell. The token is read when the line is run, for tokens are replaced."""
+    direct = "--noproxy '*' " if facts.proxied else ""
     return (
-        f"curl -sS -i --cacert {shlex.quote(str(facts.ca_file))} "
+        f"curl -sS -i {direct}--cacert {shlex.quote(str(facts.ca_file))} "
         f'-H "Authorization: Bearer $(cat {shlex.quote(str(facts.token_file))})" '
         f"-H 'Content-Type: application/json' -d {shlex.quote(facts.body)} {shlex.quote(function.url)}"
     )

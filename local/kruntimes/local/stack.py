@@ -26,6 +26,7 @@ from kruntimes.local.pods import USER, USER_NAMESPACE, Installation
 from kruntimes.local.project import Project
 
 SERVICES = ("operator", "router", "gateway")
+PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 POLL_SECONDS = 0.1
 TOKEN_SECONDS = 3600
 LOG_TAIL_BYTES = 2000
@@ -97,6 +98,7 @@ class Stack:
                 token_file=self.token_file,
                 logs=self.instance.logs,
                 kubeconfig=self.plane.kubeconfig,
+                proxied=any(os.environ.get(name) for name in PROXIES),
             )
         )
 
