@@ -23,6 +23,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from multidict import CIMultiDictProxy
+from prometheus_client import CollectorRegistry
+
+import envoy
 from kruntimes.authz.decide import Policy
 from kruntimes.authz.files import AUTHZ_SOCKET, Bootstrap, GatewayFiles
 from kruntimes.authz.metrics import Metrics as AuthzMetrics
@@ -38,10 +42,6 @@ from kruntimes.router.cluster import Secrets
 from kruntimes.router.compile import Options, Routes
 from kruntimes.router.main import SERVICE_DNS
 from kruntimes.router.metrics import Metrics
-from multidict import CIMultiDictProxy
-from prometheus_client import CollectorRegistry
-
-import envoy
 
 START_SECONDS = 30.0
 POLL_SECONDS = 0.02
@@ -79,6 +79,15 @@ class Authority:
         builder = self._builder(x509.Name([]), key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=True)
         return assemble(key, builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+    def sign(self, request_pem: bytes) -> bytes:
+        """The chain for a PKCS #10 request, with the names that it asks for."""
+        request = x509.load_pem_x509_csr(request_pem)
+        key = request.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        builder = self._builder(request.subject, key).add_extension(names.value, critical=names.critical)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def workload(self, role: Role, pod_uid: str, *more: str) -> Certificate:
         """A workload's certificate, as the operator's signer issues it."""
@@ -142,6 +151,8 @@ class Gateway:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.authority = Authority()
+        self.host = "127.0.0.1"
+        self.namespace = NAMESPACE
         self.port = free_port()
         self.stats_port = free_port()
         self.pod_uid = random_uid()
@@ -159,10 +170,10 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        return f"https://localhost:{self.port}"
+        return f"https://{self.host}:{self.port}"
 
-    def path(self, uid: str, *, namespace: str = NAMESPACE, runtime: str = RUNTIME, kind: str = "functions") -> str:
-        return f"/v1/namespaces/{namespace}/runtimes/{runtime}/{kind}/{uid}:invoke"
+    def path(self, uid: str, *, kind: str = "functions") -> str:
+        return f"/v1/namespaces/{self.namespace}/runtimes/{RUNTIME}/{kind}/{uid}:invoke"
 
     def client_context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=self.authority.pem.decode())
@@ -178,7 +189,7 @@ class Gateway:
     def run(self, uid: str, pod: Pod, *, attempt: int = 1) -> views.RouteRun:
         """A ready Run that is assigned to *pod*."""
         return views.RouteRun(
-            metadata=views.Meta(name=f"run-{uid}", namespace=NAMESPACE, uid=uid),
+            metadata=views.Meta(name=f"run-{uid}", namespace=self.namespace, uid=uid),
             spec=views.RouteSpec(runtime=RUNTIME),
             status=views.RouteStatus(
                 phase="Ready",
@@ -197,9 +208,9 @@ class Gateway:
 
         await eventually(taken)
 
-    async def add_run(self, pod: Pod) -> str:
+    async def add_run(self, pod: Pod, *, uid: str = "") -> str:
         """Publishes a ready Run on *pod* and returns its UID."""
-        uid = random_uid()
+        uid = uid or random_uid()
         run = self.run(uid, pod)
         self.publish(runs={run.metadata.key: run})
         await self.settled()
@@ -226,12 +237,12 @@ class Gateway:
         runner = web.ServerRunner(server, shutdown_timeout=0.2)
         await runner.setup()
         if listen:
-            pinned = runtime_dns(namespace=NAMESPACE, runtime=RUNTIME)
+            pinned = runtime_dns(namespace=self.namespace, runtime=RUNTIME)
             certificate = self.authority.workload(Role.RUNTIMED, certificate_uid or uid, pinned)
             context = self.authority.server(certificate, self.folder)
             await web.TCPSite(runner, pod.ip, INVOKE_PORT, ssl_context=context).start()
         view = views.Pod(
-            metadata=views.Meta(name=f"pod-{uid}", namespace=NAMESPACE, uid=uid, labels={"runtime": RUNTIME}),
+            metadata=views.Meta(name=f"pod-{uid}", namespace=self.namespace, uid=uid, labels={"runtime": RUNTIME}),
             status=views.PodStatus(
                 phase="Running", pod_ip=pod.ip, conditions=(views.Condition(type="Ready", status="True"),)
             ),
@@ -244,14 +255,18 @@ class Gateway:
             self.publish(pods={view.metadata.key: None})
             await runner.cleanup()
 
-    def write_files(self, *, ads_port: int) -> None:
-        files = GatewayFiles(self.folder)
-        files.write_certificates(
+    def write_certificates(self) -> None:
+        """New ones each time."""
+        GatewayFiles(self.folder).write_certificates(
             client=self.authority.workload(Role.GATEWAY, self.pod_uid),
             serving=self.authority.issue(dns=("localhost",), ips=("127.0.0.1",)),
             ca_pem=self.authority.pem,
         )
-        files.write_bootstrap(
+
+    def write_files(self, *, ads_port: int) -> None:
+        """Everything that Envoy reads."""
+        self.write_certificates()
+        GatewayFiles(self.folder).write_bootstrap(
             Bootstrap(
                 bind_address="127.0.0.1",
                 gateway_port=self.port,
@@ -278,7 +293,7 @@ class Gateway:
         assert self.process.returncode is None, self.log.read_text()
         try:
             async with httpx.AsyncClient() as client:
-                answer = await client.get(f"http://127.0.0.1:{self.stats_port}/ready")
+                answer = await client.get(f"http://{self.host}:{self.stats_port}/ready")
                 return answer.status_code == 200
         except httpx.TransportError:
             return False

@@ -8,11 +8,12 @@ import httpx
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from kruntimes.router.encode import ROUTES, configuration_name, entry, shard, shard_of
-from kruntimes.router.snapshot import Key
 from tests.gateway_rig import Gateway, authz, eventually, gateway, ok
 from tests.http_clients import http1
 from tests.test_envoy_statuses import KNOWN, PATH, assert_failure, call, canonical, request
+
+from kruntimes.router.encode import ROUTES, configuration_name, entry, shard, shard_of
+from kruntimes.router.snapshot import Key
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

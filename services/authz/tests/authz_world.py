@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from prometheus_client import CollectorRegistry
+
 from kruntimes.authz.decide import Policy
 from kruntimes.authz.index import Index
 from kruntimes.authz.metrics import Metrics
@@ -21,7 +23,6 @@ from kruntimes.common.api.names import API_VERSION
 from kruntimes.common.api.views import Object
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.transport import Kube
-from prometheus_client import CollectorRegistry
 
 LIMIT_SECONDS = 60.0
 POLL_SECONDS = 0.05

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kruntimes.common.kube import paths
 from tests.authz_world import World, authz, forged, world
+
+from kruntimes.common.kube import paths
 
 RUNS = {"apiGroups": ["kruntimes.io"], "resources": ["runs"]}
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kruntimes.authz.decide import (
     BAD_TOKEN,
     MAY_NOT,

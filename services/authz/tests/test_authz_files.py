@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from kruntimes.authz.files import Bootstrap, GatewayFiles, host_and_port, render, secrets
 from kruntimes.common.kube.csr import Certificate
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+
 from kruntimes.authz.index import MAX_WAITING, Index, Names
 from kruntimes.common.api.views import Meta, Object
 from kruntimes.common.kube.transport import Kube

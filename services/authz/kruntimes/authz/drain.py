@@ -1,8 +1,8 @@
 """Drains the Envoy beside us before its Pod ends (design §8, §13).
 
-Envoy's `preStop` calls /drain and is held until no request is left: from then on Envoy refuses new connections, asks
-those that stand to close, and finishes what it has begun. Whoever else calls is told to go away: the order counts only
-while our own Pod is being deleted.
+Envoy's `preStop` calls /drain and is held until no request is left. Meanwhile Envoy is not ready, takes what still
+comes, and has each connection closed after its next answer, so that callers move to another Pod. Whoever else calls is
+told to go away: the order counts only while our own Pod is being deleted.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 from aiohttp import web
+
 from kruntimes.common.api.views import Object
 from kruntimes.common.errors import KruntimesError
 from kruntimes.common.kube import paths
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 ADMIN_SECONDS = 5.0
 """Envoy's admin interface answers at once or not at all."""
+SETTLE_SECONDS = 3.0
+"""What a Service may take to forget a Pod that is being deleted: until then there may be requests to come."""
 POLL_SECONDS = 0.5
 _ACTIVE = "http.api.downstream_rq_active"
 
@@ -58,8 +61,9 @@ class Drain:
         async with aiohttp.ClientSession(
             "http://envoy", connector=aiohttp.UnixConnector(str(self._admin)), timeout=timeout, raise_for_status=True
         ) as envoy:
-            async with envoy.post("/drain_listeners?graceful&inboundonly=false"):
+            async with envoy.post("/healthcheck/fail"):
                 log.info("envoy drains")
+            await asyncio.sleep(SETTLE_SECONDS)
             async with asyncio.timeout(self._longest):
                 while True:
                     if await active_requests(envoy) == 0:

@@ -5,6 +5,7 @@ import ipaddress
 import logging
 
 from aiohttp import web
+
 from kruntimes.authz.decide import Policy
 from kruntimes.authz.drain import Drain
 from kruntimes.authz.files import ADMIN_SOCKET, AUTHZ_SOCKET, Bootstrap, GatewayFiles, check, host_and_port

@@ -2,8 +2,9 @@
 
 from collections.abc import Sized
 
-from kruntimes.authz.decide import Allow, Deny
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from kruntimes.authz.decide import Allow, Deny
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
 """Seconds: a hit takes tens of microseconds, a review some milliseconds, an unknown UID a quarter of a second."""

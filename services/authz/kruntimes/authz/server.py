@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from aiohttp import web
+
 from kruntimes.authz.decide import NO_SUCH_RUN, UNAVAILABLE, Allow, Asked, Check, Deny, Policy, decide, question, read
 from kruntimes.authz.index import Index
 from kruntimes.authz.metrics import Metrics
