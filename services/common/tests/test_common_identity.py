@@ -1,6 +1,7 @@
 """A workload's name in its certificate, read strictly."""
 
 import pytest
+
 from kruntimes.common import identity
 from kruntimes.common.api.names import Role, spiffe_id
 from kruntimes.common.identity import Peer

@@ -3,8 +3,9 @@
 import aiohttp
 import pytest
 from aiohttp import web
-from kruntimes.common.metrics import Health, bound_port, new_registry, serve
 from prometheus_client import Counter
+
+from kruntimes.common.metrics import Health, bound_port, new_registry, serve
 
 
 class _State:

@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
 from kruntimes.common import clock, tls
 from kruntimes.common.api.names import Role
 from kruntimes.common.errors import NotReady

@@ -10,7 +10,7 @@ import pytest
 from tests.kube.kube_faults import until
 
 from kruntimes.common import clock
-from kruntimes.common.api.views import Lease
+from kruntimes.common.api.views import Lease, Object
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.election import Timing
 from kruntimes.common.kube.lease import Elector, Heartbeat
@@ -292,11 +292,19 @@ async def test_on_the_real_server_one_leads_and_the_other_follows(real: Kube, na
 
 
 async def test_on_the_real_server_a_heartbeat_is_a_lease_of_its_pod(real: Kube, namespace: str) -> None:
-    heart = Heartbeat(real, namespace, "pod-a", "uid-a", ("pod-a", "uid-a"))
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pod-a"},
+        "spec": {"containers": [{"name": "c", "image": "none"}]},
+    }
+    uid = (await real.create(paths.pods(namespace), pod, Object)).metadata.uid
+    heart = Heartbeat(real, namespace, "pod-a", uid, ("pod-a", uid))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(heart.run())
         await until(lambda: heart.last_renewed() > 0)
         task.cancel()
     lease = await real.get(paths.leases(namespace, "pod-a"), Lease)
-    assert lease.spec.holder_identity == "uid-a"
+    assert lease.spec.holder_identity == uid
+    assert lease.metadata.owner_references[0].uid == uid
     assert clock.parse(lease.spec.renew_time)
