@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kruntimes.common import clock
 from kruntimes.common.access import (
     ALLOW_SECONDS,

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Protocol
 
 import msgspec
+
 from kruntimes.common import clock
 from kruntimes.common.errors import NotReady
 from kruntimes.common.kube.errors import Unauthorized

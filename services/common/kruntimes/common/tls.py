@@ -17,6 +17,7 @@ from kruntimes.common.kube.errors import ApiError
 
 if TYPE_CHECKING:
     import grpc
+
     from kruntimes.common.kube.transport import Kube
 
 __all__ = ["Peer", "Workload", "client_context", "peer_of", "server_context"]

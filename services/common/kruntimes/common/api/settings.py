@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import msgspec
+
 from kruntimes.common.api.outcomes import DEFAULT_DEADLINE_SECONDS, MAX_DEADLINE_SECONDS
 
 PREFIX = "KRUNTIMES_"

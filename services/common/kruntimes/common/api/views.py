@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
 from kruntimes.common.api import durations, quantities
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import CAPACITY_ANNOTATION, RUNTIME_LABEL
