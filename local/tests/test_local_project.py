@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kruntimes.common.api.views import Lease, LeaseSpec
-from kruntimes.local import pods, project, screen
+from kruntimes.local import manifests, project, screen
 from kruntimes.local.node import claim, logs
 from kruntimes.local.node.addresses import Addresses
 from kruntimes.local.project import BadProject, Project, assemble, documents, read
@@ -155,11 +155,11 @@ def test_two_instances_have_different_networks() -> None:
 
 
 def test_the_services_are_told_where_everything_is(tmp_path: Path) -> None:
-    given = pods.Installation(
+    given = manifests.Installation(
         address="127.77.1.1", port=8443, url="https://127.77.1.1:8443", names=("127.77.1.1", "localhost"),
         gateway_dir=tmp_path,
     )  # fmt: skip
-    gateway = pods.gateway(given, router_ip="127.77.1.3")
+    gateway = manifests.gateway(given, router_ip="127.77.1.3")
     authz = gateway["spec"]["initContainers"][0]
     env = {one["name"]: one.get("value") for one in authz["env"]}
     assert env["KRUNTIMES_ADS_ADDRESS"] == "127.77.1.3:18000"
@@ -167,7 +167,7 @@ def test_the_services_are_told_where_everything_is(tmp_path: Path) -> None:
     assert gateway["spec"]["automountServiceAccountToken"] is False
     envoy = gateway["spec"]["containers"][0]
     assert "kruntimes-token" not in [mount["name"] for mount in envoy.get("volumeMounts", [])]
-    assert [runtime["metadata"]["name"] for runtime in pods.runtimes()] == ["python", "bash"]
+    assert [runtime["metadata"]["name"] for runtime in manifests.runtimes()] == ["python", "bash"]
 
 
 def test_only_runs_of_ours_are_runs() -> None:

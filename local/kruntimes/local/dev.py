@@ -20,12 +20,12 @@ from kruntimes.common.kube.transport import Kube
 from kruntimes.local import control_plane, install, project
 from kruntimes.local.control_plane import ControlPlane
 from kruntimes.local.instance import Instance
+from kruntimes.local.manifests import Installation
 from kruntimes.local.node import claim
 from kruntimes.local.node.context import Context, programs
 from kruntimes.local.node.logs import LogServer, client_ca
 from kruntimes.local.node.node import Node
 from kruntimes.local.node.probes import Prober
-from kruntimes.local.pods import Installation
 from kruntimes.local.screen import ROOT
 from kruntimes.local.stack import Stack
 

@@ -5,14 +5,14 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from kruntimes.common.api import manifests
+from kruntimes.common.api import manifests as common
 from kruntimes.common.api.manifests import SYSTEM_NAMESPACE
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.errors import ApiError, Missing
 from kruntimes.common.kube.transport import Kube
-from kruntimes.local import pods
+from kruntimes.local import manifests
 from kruntimes.local.apply import Applier
-from kruntimes.local.pods import Installation
+from kruntimes.local.manifests import Installation
 
 POLL_SECONDS = 0.05
 OPERATOR_LEASE = "kruntimes-operator"
@@ -46,14 +46,14 @@ async def clear(kube: Kube) -> None:
 async def install(kube: Kube, applier: Applier, given: Installation, *, say: Callable[[str], None]) -> None:
     """Applies definitions, roles and accounts, starts the services, and declares the Runtimes. Waits for no Pod."""
     say("definitions and roles")
-    await applier.apply(pods.namespace())
+    await applier.apply(manifests.namespace())
     async with asyncio.TaskGroup() as group:
-        group.create_task(applier.establish(manifests.crds()))
-        for obj in [*manifests.rbac(), *pods.user()]:
+        group.create_task(applier.establish(common.crds()))
+        for obj in [*common.rbac(), *manifests.user()]:
             group.create_task(applier.apply(obj))
         group.create_task(_start(kube, applier, given))
     async with asyncio.TaskGroup() as group:
-        for obj in pods.runtimes():
+        for obj in manifests.runtimes():
             group.create_task(applier.apply(obj))
 
 
@@ -61,9 +61,9 @@ async def _start(kube: Kube, applier: Applier, given: Installation) -> None:
     """Starts the services; each waits for what it needs by itself."""
     path = paths.pods(SYSTEM_NAMESPACE)
     async with asyncio.TaskGroup() as group:
-        group.create_task(_create(kube, applier, pods.operator(given), path))
-        group.create_task(_create(kube, applier, pods.router(given), path))
-    await _create(kube, applier, pods.gateway(given, router_ip=await _address(kube, "router")), path)
+        group.create_task(_create(kube, applier, manifests.operator(given), path))
+        group.create_task(_create(kube, applier, manifests.router(given), path))
+    await _create(kube, applier, manifests.gateway(given, router_ip=await _address(kube, "router")), path)
 
 
 async def _create(kube: Kube, applier: Applier, pod: dict[str, Any], path: str) -> None:

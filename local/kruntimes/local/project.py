@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from kruntimes.common.api.names import API_VERSION
 from kruntimes.common.errors import Terminal
 

@@ -19,10 +19,10 @@ from kruntimes.local import install, screen
 from kruntimes.local.apply import Applier
 from kruntimes.local.control_plane import ControlPlane
 from kruntimes.local.instance import Instance
+from kruntimes.local.manifests import USER, USER_NAMESPACE, Installation
 from kruntimes.local.node import tokens
 from kruntimes.local.node.node import Node
 from kruntimes.local.node.pods import NodePod, TokenSource
-from kruntimes.local.pods import USER, USER_NAMESPACE, Installation
 from kruntimes.local.project import Project
 
 SERVICES = ("operator", "router", "gateway")

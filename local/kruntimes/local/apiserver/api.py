@@ -1,25 +1,59 @@
 """The API as one synchronous value: verbs on resources, with every rule between a decoded request and the store. Pure.
 
-The shell decodes, authenticates, authorises and encodes; the control plane's own loops call the same methods as
-`SYSTEM`. Nothing here awaits, so each call is one transaction. What is returned is stored: it must not be changed.
+The shell decodes, authenticates, authorises and encodes; the control plane's own loops call the same methods. Nothing
+here awaits, so each call is one transaction. What is returned is stored: it must not be changed.
 """
 
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
-from kruntimes.local.apiserver.parts import Json, Parts
+import msgspec
+from kruntimes.local.apiserver import metadata
+from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON_PATCH, Json, Parts
 from kruntimes.local.apiserver.request import SYSTEM, User
 from kruntimes.local.apiserver.resources import Resource, Resources
+from kruntimes.local.apiserver.status import (
+    STALE, Cause, StatusError, bad_request, conflict, forbidden, invalid, method_not_allowed, not_found,
+    unsupported_media_type,
+)  # fmt: skip
 from kruntimes.local.apiserver.store import Event, Store
-from kruntimes.local.apiserver.strategy import DeleteOptions, Strategies
+from kruntimes.local.apiserver.strategy import Context, DeleteOptions, Strategies, Strategy
 
 Listener = Callable[[Event], None]
+Edit = Callable[[Json], Json]
+
+NAMESPACES = ("", "namespaces")
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+PROPAGATION = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+GENERATE_TRIES = 8
+"""Names drawn for one generateName before it is given up, as the real server does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """How a write is asked for. strictness: Ignore, Warn or Strict, for unknown fields. warnings: filled by the call."""
+
+    user: User = SYSTEM
+    manager: str = "apiserver"
+    dry_run: bool = False
+    strictness: str = "Ignore"
+    warnings: list[str] = field(default_factory=list)
+
+
+_OWN = Call()
+
+
+def private(obj: Json) -> Json:
+    """A copy that shares nothing with *obj*; JSON is the quickest way there."""
+    copied: Json = msgspec.json.decode(msgspec.json.encode(obj))
+    return copied
 
 
 class Api:
     """resources, store and strategies may be read by anyone; they are written here alone.
 
-    now, uid, suffix: where time and randomness come from.
+    now, uid, suffix: where time and randomness come from. size: bytes of an object, for the history's bound.
     """
 
     def __init__(
@@ -48,36 +82,346 @@ class Api:
         for listener in tuple(self._listeners):
             listener(event)
 
+    def context(self, call: Call = _OWN) -> Context:
+        """What the rules may know of a write that happens now."""
+        return Context(
+            user=call.user, now=self._now(), store=self.store, uid=self._uid, suffix=self._suffix,
+            dry_run=call.dry_run,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ verbs
+
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         """The object; raises NotFound."""
         return self.store.get(resource, namespace, name)
 
-    def create(self, resource: Resource, namespace: str, obj: Json, *, user: User = SYSTEM) -> Json:
+    def create(self, resource: Resource, namespace: str, obj: Json, call: Call = _OWN) -> Json:
         """Creates *obj* (a private copy, changed in place). Raises whatever `status` has for it."""
-        raise NotImplementedError
+        ctx, strategy = self.context(call), self.strategies.of(resource)
+        meta = _metadata(obj)
+        _place(resource, namespace, meta)
+        self._known(resource, obj, strategy, call)
+        self._namespace_open(resource, namespace)
+        if meta.get("resourceVersion"):
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"):
+            meta.pop(key, None)
+        meta["uid"], meta["creationTimestamp"] = ctx.uid(), ctx.timestamp
+        if strategy.generation:
+            meta["generation"] = 1
+        if meta.get("generateName") and not meta.get("name"):
+            meta["name"] = self._fresh_name(resource, namespace, meta["generateName"])
+        strategy.prepare_create(obj, ctx)
+        for admit in self.parts.admits:
+            admit(resource, "", obj, None, ctx)
+        causes = metadata.validate(meta, rule=strategy.names) + strategy.validate(obj, ctx)
+        if causes:
+            raise invalid(resource.about_kind(meta.get("name", "")), causes)
+        call.warnings.extend(strategy.warnings(obj, None))
+        obj = self.parts.ownership.written(
+            resource, obj, None, manager=call.manager, subresource="", timestamp=ctx.timestamp
+        )
+        return self._store_new(resource, obj, call)
 
     def update(
-        self, resource: Resource, namespace: str, name: str, obj: Json, *, subresource: str = "", user: User = SYSTEM
+        self, resource: Resource, namespace: str, name: str, obj: Json, call: Call = _OWN, *, subresource: str = ""
     ) -> Json:
-        """Puts *obj* in the place of what is there; its metadata.resourceVersion, if any, is the precondition."""
-        raise NotImplementedError
+        """Puts *obj* (a private copy) in the place of what is there.
+
+        Its metadata.resourceVersion and uid, if any, are preconditions.
+        """
+        meta = _metadata(obj)
+        _place(resource, namespace, meta)
+        if meta.get("name", "") != name:
+            if not meta.get("name"):
+                raise bad_request("name must be provided")
+            raise bad_request(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+            )
+        self._known(resource, obj, self.strategies.of(resource), call)
+        stored = self.store.get(resource, namespace, name)
+        return self._change(resource, stored, obj, call, subresource, unconditional=not meta.get("resourceVersion"))
 
     def change(
+        self, resource: Resource, namespace: str, name: str, edit: Edit, call: Call = _OWN, *, subresource: str = ""
+    ) -> Json:
+        """Applies *edit* to a private copy of the object and updates it: what loops write with."""
+        stored = self.store.get(resource, namespace, name)
+        return self._change(resource, stored, edit(private(stored)), call, subresource)
+
+    def patch(
         self,
         resource: Resource,
         namespace: str,
         name: str,
-        edit: Callable[[Json], Json],
+        patch: object,
+        media: str,
+        call: Call = _OWN,
         *,
         subresource: str = "",
-        user: User = SYSTEM,
-    ) -> Json:
-        """Applies *edit* to a private copy of the object and updates it: what loops write with."""
-        raise NotImplementedError
+        force: bool = False,
+    ) -> tuple[Json, bool]:
+        """Patches the object; *patch* is decoded, *media* is its type. Returns the object and whether it is new."""
+        if media == APPLY_PATCH:
+            return self._apply(resource, namespace, name, patch, call, subresource=subresource, force=force)
+        patcher = self.parts.patches.get(media)
+        if patcher is None:
+            raise unsupported_media_type([*self.parts.patches, APPLY_PATCH])
+        stored = self.store.get(resource, namespace, name)
+        obj = private(patcher(resource, stored, patch))
+        _metadata(obj)
+        self._known(resource, obj, self.strategies.of(resource), call)
+        return self._change(resource, stored, obj, call, subresource), False
 
     def delete(
-        self, resource: Resource, namespace: str, name: str, options: DeleteOptions | None = None, *,
-        user: User = SYSTEM,
-    ) -> Json:  # fmt: skip
-        """Deletes, or begins to; returns the object as it then is. Raises NotFound and Conflict."""
-        raise NotImplementedError
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions | None = None, call: Call = _OWN
+    ) -> tuple[Json, bool]:
+        """Deletes, or begins to; returns the object as it then is, and whether it is gone.
+
+        Raises NotFound, and Conflict where a precondition does not hold.
+        """
+        options = options or DeleteOptions()
+        stored = self.store.get(resource, namespace, name)
+        meta = stored["metadata"]
+        _preconditions(resource, stored, options)
+        ctx, strategy = self.context(call), self.strategies.of(resource)
+        grace = strategy.grace(stored, options, ctx)
+        finalizers = _finalizers(meta.get("finalizers") or [], options, deleting="deletionTimestamp" in meta)
+        if not finalizers and grace == 0 and strategy.removable(stored):
+            if call.dry_run:
+                return stored, True
+            return self.store.remove(resource, namespace, name), True
+        if "deletionTimestamp" in meta and grace >= meta.get("deletionGracePeriodSeconds", 0) and (
+            finalizers == (meta.get("finalizers") or [])
+        ):  # fmt: skip
+            return stored, False
+        obj = private(stored)
+        new = obj["metadata"]
+        begun = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(
+            seconds=meta.get("deletionGracePeriodSeconds", 0)
+        ) if "deletionTimestamp" in meta else ctx.now  # fmt: skip
+        new["deletionTimestamp"] = (begun + timedelta(seconds=grace)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        new["deletionGracePeriodSeconds"] = grace
+        if finalizers:
+            new["finalizers"] = finalizers
+        if "generation" in new and "deletionTimestamp" not in meta:
+            new["generation"] += 1
+        strategy.begin_deletion(obj, ctx)
+        return self._replace(resource, obj, call, expect=None), False
+
+    def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        matches: Callable[[Json], bool],
+        options: DeleteOptions | None = None,
+        call: Call = _OWN,
+    ) -> list[Json]:
+        """Deletes every object that *matches*; returns them as they then are."""
+        found = [obj for obj in self.store.list(resource.key, namespace) if matches(obj)]
+        deleted = []
+        for obj in found:
+            meta = obj["metadata"]
+            deleted.append(self.delete(resource, meta.get("namespace", ""), meta["name"], options, call)[0])
+        return deleted
+
+    # ------------------------------------------------------------ steps
+
+    def _known(self, resource: Resource, obj: Json, strategy: Strategy, call: Call) -> None:
+        """Defaults and prunes; says which fields are unknown as the caller wants it."""
+        unknown = strategy.default(obj)
+        if not unknown or call.strictness == "Ignore":
+            return
+        said = [f'unknown field "{path}"' for path in unknown]
+        if call.strictness == "Strict":
+            raise bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+                f"strict decoding error: {', '.join(said)}"
+            )
+        call.warnings.extend(said)
+
+    def _namespace_open(self, resource: Resource, namespace: str) -> None:
+        """What is created needs a namespace that exists and is not going away."""
+        if not resource.namespaced:
+            return
+        found = self.store.peek(NAMESPACES, "", namespace)
+        if found is None:
+            raise not_found(self.resources.of_plural(NAMESPACES).about(namespace))
+        if found.get("status", {}).get("phase") == "Terminating":
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            refusal = forbidden(resource.about(), why)
+            cause = Cause("metadata.namespace", "NamespaceTerminating", f"namespace {namespace} is being terminated")
+            refusal.causes = (cause,)
+            raise refusal
+
+    def _fresh_name(self, resource: Resource, namespace: str, base: str) -> str:
+        for _ in range(GENERATE_TRIES):
+            name = metadata.generated(base, self._suffix)
+            if self.store.peek(resource.key, namespace if resource.namespaced else "", name) is None:
+                break
+        return name
+
+    def _store_new(self, resource: Resource, obj: Json, call: Call) -> Json:
+        obj = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
+        obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+        if call.dry_run:
+            self.store.vacant(resource, obj)
+            return obj
+        return self.store.create(resource, obj)
+
+    def _change(
+        self,
+        resource: Resource,
+        stored: Json,
+        obj: Json,
+        call: Call,
+        subresource: str,
+        *,
+        unconditional: bool = False,
+        owned: bool = False,
+    ) -> Json:
+        """The rules of every update. owned: managedFields have been seen to."""
+        ctx, strategy = self.context(call), self.strategies.of(resource)
+        meta, old = obj["metadata"], stored["metadata"]
+        name = old["name"]
+        if not unconditional and meta.get("resourceVersion", old["resourceVersion"]) != old["resourceVersion"]:
+            raise conflict(resource.about(name), STALE)
+        if meta.get("uid") and meta["uid"] != old["uid"]:
+            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['uid']}"
+            raise conflict(resource.about(name), why)
+        causes = []
+        if unconditional and not strategy.unconditional:
+            causes.append(metadata.invalid_value("metadata.resourceVersion", 0, "must be specified for an update"))
+        metadata.carry(meta, old)
+        strategy.prepare_update(obj, stored, ctx, subresource)
+        meta = obj["metadata"]
+        for admit in self.parts.admits:
+            admit(resource, subresource, obj, stored, ctx)
+        if strategy.generation and strategy.counts(obj, stored):
+            meta["generation"] = old.get("generation", 0) + 1
+        causes += metadata.validate(meta, rule=strategy.names) + metadata.validate_update(meta, old)
+        causes += strategy.validate_update(obj, stored, ctx, subresource)
+        if causes:
+            raise invalid(resource.about_kind(name), causes)
+        call.warnings.extend(strategy.warnings(obj, stored))
+        if not owned:
+            obj = self.parts.ownership.written(
+                resource, obj, stored, manager=call.manager, subresource=subresource, timestamp=ctx.timestamp
+            )
+        obj["apiVersion"], obj["kind"] = stored["apiVersion"], stored["kind"]
+        if self._finished(strategy, obj):
+            if call.dry_run:
+                return obj
+            kept = self.store.replace(resource, obj, expect=None)
+            self.store.remove(resource, old.get("namespace", ""), name)
+            return kept
+        return self._replace(resource, obj, call, expect=old["resourceVersion"])
+
+    def _finished(self, strategy: Strategy, obj: Json) -> bool:
+        """Whether the last finalizer of an object that is being deleted is gone."""
+        meta = obj["metadata"]
+        return (
+            "deletionTimestamp" in meta
+            and not meta.get("finalizers")
+            and meta.get("deletionGracePeriodSeconds", 0) == 0
+            and strategy.removable(obj)
+        )
+
+    def _replace(self, resource: Resource, obj: Json, call: Call, *, expect: str | None) -> Json:
+        if call.dry_run:
+            return obj
+        return self.store.replace(resource, obj, expect=expect)
+
+    def _apply(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: object,
+        call: Call,
+        *,
+        subresource: str,
+        force: bool,
+    ) -> tuple[Json, bool]:
+        """Server-side apply: the merge is the ownership's, the rules are those of create or update."""
+        if not isinstance(patch, dict):
+            raise bad_request("the body of an apply must be an object")
+        stored = self.store.peek(resource.key, namespace if resource.namespaced else "", name)
+        if stored is None and subresource:
+            raise not_found(resource.about(name))
+        _place(resource, namespace, _metadata(patch))
+        if patch["metadata"].setdefault("name", name) != name:
+            raise bad_request(
+                f"the name of the object ({patch['metadata']['name']}) does not match the name on the URL ({name})"
+            )
+        strategy, ctx = self.strategies.of(resource), self.context(call)
+        merged = private(
+            self.parts.ownership.applied(
+                resource, patch, stored, manager=call.manager, force=force, subresource=subresource,
+                timestamp=ctx.timestamp,
+            )
+        )  # fmt: skip
+        if stored is not None:
+            self._known(resource, merged, strategy, call)
+            return self._change(resource, stored, merged, call, subresource, owned=True), False
+        managed = merged["metadata"].get("managedFields")
+        created = self._create_applied(resource, namespace, merged, managed, call)
+        return created, True
+
+    def _create_applied(self, resource: Resource, namespace: str, obj: Json, managed: object, call: Call) -> Json:
+        """A create whose managedFields are an apply's."""
+        raise method_not_allowed(resource.about())
+
+
+def _metadata(obj: Json) -> Json:
+    """The metadata of a decoded object, made where there is none. Raises BadRequest where it is no object."""
+    meta = obj.setdefault("metadata", {})
+    if meta is None:
+        meta = obj["metadata"] = {}
+    if not isinstance(meta, dict):
+        raise bad_request("metadata must be an object")
+    for key in [k for k, v in meta.items() if v is None]:
+        del meta[key]
+    return meta
+
+
+def _place(resource: Resource, namespace: str, meta: Json) -> None:
+    """The namespace of the path is the object's."""
+    if not resource.namespaced:
+        if meta.pop("namespace", ""):
+            raise bad_request("namespace is not allowed on this type")
+        return
+    if meta.setdefault("namespace", namespace) not in (namespace, ""):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    meta["namespace"] = namespace
+
+
+def _preconditions(resource: Resource, stored: Json, options: DeleteOptions) -> None:
+    meta = stored["metadata"]
+    if options.uid is not None and options.uid != meta["uid"]:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise conflict(resource.about_kind(meta["name"]), why)
+    if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+            f"in record ({meta['resourceVersion']}). The object might have been modified"
+        )
+        raise conflict(resource.about_kind(meta["name"]), why)
+
+
+def _finalizers(held: Iterable[str], options: DeleteOptions, *, deleting: bool) -> list[str]:
+    """The finalizers of an object whose deletion is asked for with a propagation policy."""
+    kept = list(held)
+    if options.propagation is None:
+        return kept
+    wanted = PROPAGATION.get(options.propagation)
+    kept = [f for f in kept if f not in (FOREGROUND, ORPHAN) or f == wanted]
+    if wanted is not None and wanted not in kept:
+        kept.append(wanted)
+    return kept
+
+
+__all__ = ["JSON_PATCH", "Api", "Call", "private"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+
 from kruntimes.local.node import environment
 from kruntimes.local.node.context import Access, Context
 from kruntimes.local.node.environment import CannotRun, Facts

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from aiohttp import web
+
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.errors import ApiError
 from kruntimes.common.kube.transport import Kube
@@ -151,6 +152,7 @@ def context(folder: Path, client_ca: str) -> ssl.SSLContext:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+
     from kruntimes.common import clock
 
     key = ec.generate_private_key(ec.SECP256R1())

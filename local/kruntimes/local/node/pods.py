@@ -6,6 +6,7 @@ Ports, resources, security contexts, affinity and tolerations are not here: a pr
 from typing import Any
 
 import msgspec
+
 from kruntimes.common.api.views import Meta, View
 
 

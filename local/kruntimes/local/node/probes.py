@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import aiohttp
+
 from kruntimes.local.node.pods import Container, Exec, HttpGet, TcpSocket
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+
 from kruntimes.common.api.views import Meta, View
 from kruntimes.common.errors import NotReady
 from kruntimes.local.node.environment import CannotRun, Facts, field
