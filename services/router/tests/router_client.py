@@ -8,11 +8,12 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from tests.router_gateway import LIMIT_SECONDS
+from tests.xds_messages import DeltaDiscoveryRequest, DeltaDiscoveryResponse, Node
+
 from kruntimes.common.kube.csr import Certificate
 from kruntimes.router.ads import METHOD, SERVICE
 from kruntimes.router.main import SERVICE_DNS
-from tests.router_gateway import LIMIT_SECONDS
-from tests.xds_messages import DeltaDiscoveryRequest, DeltaDiscoveryResponse, Node
 
 
 @dataclass

@@ -5,15 +5,16 @@ from collections.abc import AsyncIterator
 
 import grpc
 import pytest
+from tests.router_client import connected
+from tests.router_gateway import Pki, Router, eventually
+from tests.router_worlds import OPTIONS, UID, a_pod, a_run, a_runtime
+
 from kruntimes.common.api.names import Role
 from kruntimes.common.api.settings import Settings
 from kruntimes.common.identity import Peer
 from kruntimes.router.encode import CLUSTERS, ROUTES, SCOPES
 from kruntimes.router.main import may_have_routes
 from kruntimes.router.stream import MAX_TYPES
-from tests.router_client import connected
-from tests.router_gateway import Pki, Router, eventually
-from tests.router_worlds import OPTIONS, UID, a_pod, a_run, a_runtime
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,18 @@
 """What a world means to Envoy: case by case, and that both ways to compute it agree byte by byte."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.router_worlds import OPTIONS, UID, a_pod, a_run, a_runtime, uid_of
+from tests.xds_messages import Cluster, RouteConfiguration, ScopedRouteConfiguration
+
+import kruntimes.router.compile as compile_module
 from kruntimes.common.api.views import Pod, RouteRun, Runtime
 from kruntimes.router.compile import Routes, Target, Unrouted, capacity_of, compile, target_of
 from kruntimes.router.encode import CLUSTERS, ROUTES, SCOPES
 from kruntimes.router.snapshot import Key, Snapshot
-from tests.router_worlds import OPTIONS, UID, a_pod, a_run, a_runtime, uid_of
-from tests.xds_messages import Cluster, RouteConfiguration, ScopedRouteConfiguration
 
 PATH = f"/v1/namespaces/demo/runtimes/python/functions/{UID}:invoke"
 
@@ -262,6 +264,27 @@ def test_a_changed_run_touches_its_shard_and_nothing_else() -> None:
     assert routes.snapshot.of_type(SCOPES) is before.of_type(SCOPES)
     assert routes.snapshot.of_type(CLUSTERS) is before.of_type(CLUSTERS)
     assert routes.apply(runs={"demo/r7": run}) == frozenset()
+
+
+def test_the_work_for_a_changed_run_is_its_entry_and_its_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = Routes(OPTIONS)
+    many = {
+        f"demo/r{index}": a_run(uid=uid_of(index, shard=f"{index % 16:03x}"), name=f"r{index}") for index in range(300)
+    }
+    routes.apply(runs=many, pods={"demo/p": a_pod()})
+    done: list[str] = []
+    for name in ("entry", "shard"):
+        monkeypatch.setattr(compile_module, name, noting(getattr(compile_module, name), name, done))
+    routes.apply(runs={"demo/r7": a_run(uid=uid_of(7, shard="007"), name="r7", attempt=2)})
+    assert done == ["entry", "shard"]
+
+
+def noting(function: Callable[..., bytes], name: str, done: list[str]) -> Callable[..., bytes]:
+    def noted(**fields: object) -> bytes:
+        done.append(name)
+        return function(**fields)
+
+    return noted
 
 
 def test_a_pod_that_goes_takes_the_routes_to_it_along() -> None:

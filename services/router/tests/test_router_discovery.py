@@ -2,9 +2,10 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.xds_messages import DeltaDiscoveryRequest, DeltaDiscoveryResponse, Node, Status
+
 from kruntimes.router.discovery import MAX_ERROR_CHARACTERS, Request, Response, decode, encode
 from kruntimes.router.snapshot import Resource
-from tests.xds_messages import DeltaDiscoveryRequest, DeltaDiscoveryResponse, Node, Status
 
 NAMES = st.text(min_size=1, max_size=12)
 

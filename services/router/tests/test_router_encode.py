@@ -5,10 +5,6 @@ import datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kruntimes.router.cluster import Secrets, cluster
-from kruntimes.router.encode import duration, entry, fallback_route, scope, shard, shard_names, shard_of
-from kruntimes.router.other import other
-from kruntimes.router.protobuf import fields, message, number, text, varint
 from tests.xds_messages import (
     Any,
     Cluster,
@@ -25,6 +21,11 @@ from tests.xds_messages import (
     TlsParametersTlsProtocol,
     UpstreamTlsContext,
 )
+
+from kruntimes.router.cluster import Secrets, cluster
+from kruntimes.router.encode import duration, entry, fallback_route, scope, shard, shard_names, shard_of
+from kruntimes.router.other import other
+from kruntimes.router.protobuf import fields, message, number, text, varint
 
 PATH = "/v1/namespaces/demo/runtimes/python/functions/0a1b2c3d-0000-4000-8000-000000000001:invoke"
 SECRETS = Secrets("/run/kruntimes-gateway/client.yaml", "client", "/run/kruntimes-gateway/ca.yaml", "ca")

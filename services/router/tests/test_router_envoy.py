@@ -4,11 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.router_gateway import Pki, Router, eventually, gateway, secrets_in, upstream
+from tests.router_worlds import UID, a_pod, a_run, a_runtime, uid_of
+
 from kruntimes.router.compile import Options
 from kruntimes.router.encode import ROUTES
 from kruntimes.router.snapshot import Key
-from tests.router_gateway import Pki, Router, eventually, gateway, secrets_in, upstream
-from tests.router_worlds import UID, a_pod, a_run, a_runtime, uid_of
 
 PATH = f"/v1/namespaces/demo/runtimes/python/functions/{UID}:invoke"
 KINDS = ("Cluster", "ScopedRouteConfiguration", "RouteConfiguration")

@@ -13,6 +13,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.router_client import Client, connected
+from tests.router_gateway import LIMIT_SECONDS, Pki
+
 from kruntimes.common.api import manifests
 from kruntimes.common.api.names import ADS_PORT, METRICS_PORT, Role
 from kruntimes.common.api.views import CSR
@@ -20,8 +23,6 @@ from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.transport import MERGE_PATCH, Kube
 from kruntimes.router.encode import CLUSTERS, ROUTES
 from kruntimes.router.main import SIGNER
-from tests.router_client import Client, connected
-from tests.router_gateway import LIMIT_SECONDS, Pki
 
 NAMESPACE = f"router-{os.getpid()}"
 READY = {

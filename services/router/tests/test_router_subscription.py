@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from kruntimes.router.discovery import Request, Response
 from kruntimes.router.snapshot import Key, Snapshot
 from kruntimes.router.subscription import CHUNK_BYTES, Flight, Reply, Subscription

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+
 from kruntimes.common import clock
 from kruntimes.common.identity import Peer
 from kruntimes.common.tls import peer_of
@@ -68,6 +69,11 @@ class _Client:
         for type_url in {key.type_url for key in keys}:
             self.waiting.setdefault(type_url, now)
         self.wake.set()
+
+    def settle(self) -> None:
+        """Everything that is due was sent: what still waits, but for no response under way, came to nothing."""
+        under_way = self.stream.under_way
+        self.waiting = {type_url: since for type_url, since in self.waiting.items() if type_url in under_way}
 
     def end(self) -> None:
         self.ended = True
@@ -151,7 +157,10 @@ class Publisher:
             if reply is Reply.ACK and since is not None:
                 self._metrics.pushed(request.type_url, clock.monotonic() - since)
             if reply is Reply.NACK:
-                log.error("envoy refused a response", extra={"node": client.node, "error": request.error})
+                log.error(
+                    "envoy refused a response",
+                    extra={"node": client.node, "type": request.type_url, "error": request.error},
+                )
             client.wake.set()
         client.end()
 
@@ -166,6 +175,7 @@ class Publisher:
                 data = discovery.encode(response)
                 self._metrics.sent(response.type_url, len(data))
                 await context.write(data)
+            client.settle()
             await client.wake.wait()
 
 

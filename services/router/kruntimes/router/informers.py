@@ -29,6 +29,9 @@ T = TypeVar("T")
 class _Watch(Protocol):
     synced: asyncio.Event
 
+    @property
+    def undecodable(self) -> int: ...
+
     def healthy_since(self) -> float | None: ...
 
     async def run(self) -> None: ...
@@ -57,7 +60,10 @@ class Informers:
             kube, paths.pods(None), Pod, label_selector=RUNTIME_LABEL, on_change=self._noting(self._dirty_pods)
         )
         watches = self._watches()
-        metrics.watch({kind: _age_of(watch) for kind, watch in watches.items()})
+        metrics.watch(
+            age_of={kind: _age_of(watch) for kind, watch in watches.items()},
+            undecodable={kind: _undecodable(watch) for kind, watch in watches.items()},
+        )
 
     async def run(self) -> None:
         """Watches and publishes until cancelled."""
@@ -113,3 +119,7 @@ def _age_of(watch: _Watch) -> Callable[[], float]:
         return 0.0 if since is None else clock.monotonic() - since
 
     return age
+
+
+def _undecodable(watch: _Watch) -> Callable[[], float]:
+    return lambda: watch.undecodable

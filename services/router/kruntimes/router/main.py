@@ -63,20 +63,23 @@ async def run(settings: Settings) -> None:
     kube = await Kube.connect()
     try:
         informers = Informers(kube, options=options_of(settings), publisher=publisher, metrics=metrics)
-        health = Health(live=lambda: True, ready=lambda: publisher.serving)
+        listening = asyncio.Event()
+        health = Health(live=lambda: True, ready=lambda: publisher.serving and listening.is_set())
         web = await serve(registry, health, settings.bind_address, METRICS_PORT)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(informers.run())
-                await _serve_routes(settings, kube, publisher, group)
+                await _serve_routes(settings, kube, publisher, group, listening)
         finally:
             await web.cleanup()
     finally:
         await kube.close()
 
 
-async def _serve_routes(settings: Settings, kube: Kube, publisher: Publisher, group: asyncio.TaskGroup) -> None:
-    """Obtains the certificate while the informers sync, then serves until cancelled."""
+async def _serve_routes(
+    settings: Settings, kube: Kube, publisher: Publisher, group: asyncio.TaskGroup, listening: asyncio.Event
+) -> None:
+    """Obtains the certificate while the informers sync, then serves until cancelled; says so by *listening*."""
     assert settings.ca_file is not None
     names = certificate_names(settings)
     workload = await Workload.obtain(kube, signer=SIGNER, names=names, ca_file=settings.ca_file)
@@ -85,6 +88,7 @@ async def _serve_routes(settings: Settings, kube: Kube, publisher: Publisher, gr
     host = f"[{settings.bind_address}]" if ":" in settings.bind_address else settings.bind_address
     server.add_secure_port(f"{host}:{ADS_PORT}", workload.grpc_server_credentials())
     await server.start()
+    listening.set()
     log.info("serving routes", extra={"port": ADS_PORT})
     try:
         await server.wait_for_termination()

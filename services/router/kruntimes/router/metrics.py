@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
 from kruntimes.router.snapshot import Snapshot
 from kruntimes.router.stream import ORDER
 from kruntimes.router.subscription import Reply
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _PUSH_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Seconds: 3 ms is usual for one change, a full load takes a second or more."""
@@ -65,8 +66,10 @@ class Metrics:
         """A stream was refused."""
         self._refused.labels(reason).inc()
 
-    def watch(self, age_of: Mapping[str, Callable[[], float]]) -> None:
-        """Reports, at each scrape, for how many seconds each watch has run without a gap; 0 while it is broken."""
+    def watch(
+        self, *, age_of: Mapping[str, Callable[[], float]], undecodable: Mapping[str, Callable[[], float]]
+    ) -> None:
+        """Reports of each watch, at each scrape: seconds without a gap, 0 while it is broken; objects passed over."""
         ages = Gauge(
             "kruntimes_router_watch_age_seconds",
             "How long each watch has been without a gap; 0 while it is broken.",
@@ -75,6 +78,14 @@ class Metrics:
         )
         for kind, age in age_of.items():
             ages.labels(kind).set_function(age)
+        passed_over = Gauge(
+            "kruntimes_router_undecodable_objects",
+            "Objects that could not be read since the start.",
+            ["kind"],
+            registry=self._registry,
+        )
+        for kind, count in undecodable.items():
+            passed_over.labels(kind).set_function(count)
 
 
 def _short(type_url: str) -> str:

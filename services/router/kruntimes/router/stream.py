@@ -63,6 +63,11 @@ class Stream:
                 return response
         return None
 
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The types of which a response is not yet acknowledged."""
+        return frozenset(type_url for type_url, each in self._subscriptions.items() if each.flight is not None)
+
 
 def _rank(item: tuple[str, Subscription]) -> int:
     return ORDER.index(item[0]) if item[0] in ORDER else len(ORDER)
