@@ -277,7 +277,7 @@ class TestWorkload:
         changes: list[int] = []
         workload.on_change(lambda: changes.append(len(signer.issued)))
         server, client = workload.server_ssl(), workload.client_ssl()
-        due = workload.certificate.not_before + 2401
+        due = renewal_time(workload.certificate, draw=0.0) + 1
         async with echo(server) as (port, _), asyncio.TaskGroup() as group:
             assert (await call(port, client))[1] == _serial(signer.issued[0])
             monkeypatch.setattr(clock, "wall", lambda: due)
