@@ -9,6 +9,8 @@ from aiohttp import web
 from tests.gateway_rig import NAMESPACE, RUNTIME, Gateway, Pod, ok, random_uid
 from tests.http_clients import Answer, http1, http2
 
+from kruntimes.common.api.names import cancel_path, parse_path
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MIB = 1024 * 1024
@@ -76,9 +78,8 @@ CANCEL = PATH.replace(":invoke", "/invocations/call-1:cancel")
         pytest.param("/v1/namespaces/", (), {}, (400, "BadRequest", "envoy", "*"), id="path-of-another-form"),
         pytest.param("/v1/namespaces/a/b/../c", (), {}, (400, "BadRequest", "envoy", "*"), id="path-normalised"),
         pytest.param(PATH + "/", (), {}, (400, "BadRequest", "envoy", "*"), id="slash-at-the-end"),
-        pytest.param(
-            PATH.replace(RUNTIME, "py%2fthon"), (), {}, (400, "BadRequest", "envoy", None), id="escaped-slash"
-        ),
+        pytest.param(PATH.replace("py", "p%2f"), (), {}, (400, "BadPath", "authz", "*"), id="escaped-slash"),
+        pytest.param("/v1%2fnamespaces/x", (), {}, (404, "NotFound", "envoy", "*"), id="escaped-slash-elsewhere"),
         pytest.param(PATH.replace("11:i", "1x:i"), (), {}, (400, "BadPath", "authz", "*"), id="no-uid"),
         pytest.param(canonical(KNOWN, "Team"), (), {}, (400, "BadPath", "authz", "*"), id="no-namespace"),
         pytest.param(PATH + "?a=b", (), {}, (400, "QueryNotAllowed", "authz", "*"), id="query"),
@@ -335,6 +336,18 @@ async def test_what_has_no_route_of_its_own_goes_to_any_pod(envoy_gateway: Gatew
         [(_, seen, headers, _)] = pod.seen
         assert seen == path
         assert not any(name.lower().startswith("x-kr-") for name in headers)
+
+
+async def test_every_id_can_be_cancelled(envoy_gateway: Gateway) -> None:
+    every = "".join(map(chr, range(0x21, 0x7F)))
+    async with envoy_gateway.pod() as pod:
+        uid = await envoy_gateway.add_run(pod)
+        path = cancel_path(namespace=NAMESPACE, runtime=RUNTIME, uid=uid, invocation=every)
+        assert (await call(envoy_gateway, path)).status == 200
+        [(_, seen, _, _)] = pod.seen
+    parsed = parse_path(seen)
+    assert parsed is not None
+    assert (parsed.uid, parsed.cancel) == (uid, every)
 
 
 async def test_a_route_is_for_the_full_path(envoy_gateway: Gateway) -> None:
