@@ -11,18 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kruntimes.common import clock
-from kruntimes.common.access import (
-    ALLOW_SECONDS,
-    REFUSE_SECONDS,
-    REVIEW_PATH,
-    Access,
-    DecisionCache,
-    Question,
-    Verdict,
-    bearer,
-    cache_key,
-    expiry,
-)
+from kruntimes.common.access import REVIEW_PATH, Access, DecisionCache, Question, Verdict, bearer
+from kruntimes.common.decisions import ALLOW_SECONDS, REFUSE_SECONDS, cache_key, expiry
 from kruntimes.common.errors import NotReady
 from kruntimes.common.kube.errors import ApiError, Forbidden, ServerError, Unauthorized, Unreachable
 

@@ -7,10 +7,10 @@ that there is no such Run is only for who may list the Runs of that namespace.
 
 from dataclasses import dataclass
 
-from kruntimes.common.access import Question, Verdict, bearer
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.names import InvokePath, parse_path
 from kruntimes.common.api.outcomes import Failure, Kind
+from kruntimes.common.decisions import Question, Verdict, bearer
 
 COMPONENT = "authz"
 SHARD_DIGITS = 3
