@@ -11,8 +11,9 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from kruntimes.cli import main, show
 from tests.sdk_server import Reply, Server, failure, serving
+
+from kruntimes.cli import main, show
 
 
 @pytest.fixture

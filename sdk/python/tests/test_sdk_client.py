@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sdk_server import Reply, Server, failure, serving
+
 from kruntimes.common.api.outcomes import Outcome
 from kruntimes.sdk import errors, kubeconfig, wire
 from kruntimes.sdk.aio import AsyncClient
 from kruntimes.sdk.client import Client
-from tests.sdk_server import Reply, Server, failure, serving
 
 
 @pytest.fixture

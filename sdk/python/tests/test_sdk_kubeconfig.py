@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from kruntimes.sdk.errors import ConfigError
 from kruntimes.sdk.kubeconfig import load
 

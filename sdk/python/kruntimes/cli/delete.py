@@ -1,6 +1,7 @@
 """`krt delete`: deletes Runs."""
 
 import click
+
 from kruntimes.cli.options import Duration, Target, connection
 
 

@@ -3,6 +3,7 @@
 import json
 
 import click
+
 from kruntimes.cli.options import Target, connection
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+
 from kruntimes.cli.options import Duration, Target, connection
 
 USAGE = 2

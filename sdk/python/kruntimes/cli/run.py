@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+
 from kruntimes.cli.options import Duration, Target, connection
 
 RUNTIMES = {".py": "python", ".sh": "bash"}

@@ -1,6 +1,7 @@
 """`krt wait`: waits for a Run."""
 
 import click
+
 from kruntimes.cli.options import Duration, Target, connection
 
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+
 from kruntimes.common import clock
 from kruntimes.common.api.views import Run
 from kruntimes.sdk import kubeconfig, wire

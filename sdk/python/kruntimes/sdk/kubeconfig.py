@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from kruntimes.sdk.errors import ConfigError
 
 EXEC_SECONDS = 60.0

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
+
 from kruntimes.common.api.names import API_VERSION, GROUP, RUNS, VERSION
 from kruntimes.common.api.outcomes import (
     INVOCATION_ID,
