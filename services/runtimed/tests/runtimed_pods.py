@@ -17,6 +17,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from prometheus_client import CollectorRegistry
+from tests.runtimed_stub import Stub, serving
+
 from kruntimes.common.access import Access
 from kruntimes.common.api import names
 from kruntimes.common.api.epoch import Epoch
@@ -27,18 +30,16 @@ from kruntimes.common.kube.csr import Certificate
 from kruntimes.common.tls import Workload
 from kruntimes.runtimed import ownership
 from kruntimes.runtimed.cache import Ownership
-from kruntimes.runtimed.decide import Function, FunctionState, Stage
 from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.held import Held, Registry
 from kruntimes.runtimed.invoke import InvokeServer
 from kruntimes.runtimed.invoker import Ask, Invoker, Limits
 from kruntimes.runtimed.metrics import Metrics
+from kruntimes.runtimed.observed import Function, FunctionState, Stage
 from kruntimes.runtimed.ownership import Own
 from kruntimes.runtimed.peer import Peers, PeerServer
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Slots
-from prometheus_client import CollectorRegistry
-from tests.runtimed_stub import Stub, serving
 
 NAMESPACE, RUNTIME = "demo", "python"
 LIMITS = Limits(default_timeout=5.0, max_timeout=30.0)

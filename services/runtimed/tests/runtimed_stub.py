@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
 from kruntimes.runtimed.errorinfo import trailing

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from kruntimes.common.api import manifests
 from kruntimes.common.api.views import Run
 from kruntimes.common.kube import errors, paths
@@ -23,7 +25,6 @@ from kruntimes.runtimed.metrics import Metrics
 from kruntimes.runtimed.reconcile import Reconciler
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Slots
-from prometheus_client import CollectorRegistry
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CODE = "def main(event):\n    return event\n"
@@ -136,24 +137,23 @@ class World:
     workspace: Path
     kube: CountingKube
     flags: dict[str, bool]
-    metrics: Metrics
+    endpoints: Endpoints
 
 
 @asynccontextmanager
 async def runtimed(
-    place: Cluster, socket: Path, workspace: Path, *, pod_uid: str | None = None
+    place: Cluster, socket: Path, workspace: Path, *, pod_uid: str | None = None, bundle: Path | None = None
 ) -> AsyncIterator[World]:
     """A lifecycle half that works until the context ends, on the Runtime Server at *socket*."""
     uid = pod_uid or f"pod-{uuid.uuid4().hex[:8]}"
     queue, registry, metrics = WorkQueue(), Registry(), Metrics(CollectorRegistry())
     kube, flags = CountingKube(place.kube), {"draining": False, "stale": False, "fenced": False}
-    endpoints = Endpoints("https://gateway:8443", None)
+    endpoints = Endpoints("https://gateway:8443", bundle)
 
-    def lost(held: Any) -> None:
-        held.function = None
+    def look_at(held: Any) -> None:
         queue.add(held.key)
 
-    server = RuntimeServer(on_back=lambda: [lost(held) for held in registry])  # type: ignore[func-returns-value]
+    server = RuntimeServer()
     runs = Reflector(
         place.kube,
         paths.runs(place.namespace),
@@ -162,9 +162,7 @@ async def runtimed(
         on_change=queue.add,
     )
     async with asyncio.TaskGroup() as tasks:
-        dispatcher = Dispatcher(
-            server=server, slots=Slots(), tasks=tasks, on_ended=lambda held: queue.add(held.key), on_lost=lost
-        )
+        dispatcher = Dispatcher(server=server, slots=Slots(), tasks=tasks, on_ended=look_at, on_lost=look_at)
         effects = Effects(
             kube=kube,  # type: ignore[arg-type]
             server=server,
@@ -196,7 +194,7 @@ async def runtimed(
         ]
         await runs.synced.wait()
         try:
-            yield World(uid, registry, dispatcher, reconciler, server, workspace, kube, flags, metrics)
+            yield World(uid, registry, dispatcher, reconciler, server, workspace, kube, flags, endpoints)
         finally:
             for job in jobs:
                 job.cancel()

@@ -2,6 +2,7 @@
 
 import grpc
 import pytest
+
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.outcomes import Kind
 from kruntimes.common.api.reasons import Reason

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.phases import Phase
@@ -13,7 +14,8 @@ from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.transitions import Writer, check
 from kruntimes.common.api.views import Condition, Endpoint, Run
 from kruntimes.runtimed import decide as d
-from kruntimes.runtimed.decide import Ending, Function, FunctionState, Local, Moment, Observed, Stage, decide
+from kruntimes.runtimed.decide import decide
+from kruntimes.runtimed.observed import Ending, Function, FunctionState, Local, Moment, Observed, Stage
 
 UID, POD, OTHER = "run-1", "pod-1", "pod-2"
 WALL = 1_800_000_000.0

@@ -9,6 +9,7 @@ import grpc
 import msgspec
 import pytest
 from google.rpc import error_details_pb2, status_pb2
+
 from kruntimes.common.api.outcomes import ENVELOPE_TYPE
 from kruntimes.common.api.views import Run
 from kruntimes.runtimed.digest import registration_digest

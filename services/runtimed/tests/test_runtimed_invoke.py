@@ -14,10 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-from kruntimes.common.api import outcomes
-from kruntimes.common.api.names import PEER_PORT, Role
 from tests.runtimed_pods import NAMESPACE, RUNTIME, Authority, Pods, Tokens, opaque, pod
 from tests.runtimed_stub import until
+
+from kruntimes.common.api import outcomes
+from kruntimes.common.api.names import PEER_PORT, Role
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -158,6 +159,34 @@ async def test_a_chunked_body_is_bounded_too(gateway: Gateway, owner: Pods) -> N
     got = await gateway.post(body=body())
     assert (got.status, got.error["reason"]) == (413, "BodyTooLarge")
     assert owner.stub.count("invoke") == 0
+
+
+@pytest.mark.parametrize(
+    ("framing", "rest", "answered"),
+    [
+        pytest.param(b"transfer-encoding: chunked", b"zz\r\n", True, id="not-chunks"),
+        pytest.param(b"content-length: 10", b"abc", False, id="cut-off"),
+    ],
+)
+async def test_a_body_that_does_not_come_is_not_dispatched(
+    authority: Authority, owner: Pods, framing: bytes, rest: bytes, answered: bool
+) -> None:
+    tls = authority.workload(Role.GATEWAY, pod_uid="g", owner="kruntimes").client_ssl()
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", owner.invoke_port, ssl=tls, server_hostname="pod-1.runtimed.kruntimes.internal"
+    )
+    head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\nx-kruntime-invocation-id: i\r\nauthorization: Bearer {GOOD}\r\n"
+    writer.write(head.encode() + framing + b"\r\n\r\n" + rest)
+    await writer.drain()
+    if answered:
+        assert b" 400 " in await reader.readline()
+    writer.close()
+    with suppress(ssl.SSLError, ConnectionError):
+        await writer.wait_closed()
+    if not answered:
+        await until(lambda: owner.count("gateway", 499, "cancelled") == 1)
+    assert owner.stub.count("invoke") == 0
+    assert len(owner.dispatcher.slots) == 0
 
 
 async def test_a_body_of_exactly_the_limit_passes(gateway: Gateway) -> None:

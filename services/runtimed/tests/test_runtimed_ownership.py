@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import InvokePath
 from kruntimes.common.api.views import Pod, RouteRun

@@ -7,6 +7,9 @@ from pathlib import Path
 import grpc
 import pytest
 import pytest_asyncio
+from tests.runtimed_pods import Authority, Pods, Tokens, opaque, owner_of, pod
+from tests.runtimed_stub import until
+
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import Role
@@ -16,8 +19,6 @@ from kruntimes.pb import executor_v1_pb2_grpc as rpc
 from kruntimes.runtimed import peer
 from kruntimes.runtimed.dispatch import Answer, Invocation
 from kruntimes.runtimed.peer import Peers
-from tests.runtimed_pods import Authority, Pods, Tokens, opaque, owner_of, pod
-from tests.runtimed_stub import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -21,11 +21,12 @@ import pytest
 import pytest_asyncio
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from tests.runtimed_pods import Authority
+from tests.runtimed_world import Cluster, cluster
+
 from kruntimes.common.api.names import METRICS_PORT, Role
 from kruntimes.common.api.views import CSR, Object, Run, condition
 from kruntimes.common.kube import errors, paths
-from tests.runtimed_pods import Authority
-from tests.runtimed_world import Cluster, cluster
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]
 

@@ -1,19 +1,23 @@
 """A Run's life under runtimed, on a real kube-apiserver, with a Runtime Server that can be told to fail."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.runtimed_stub import Stub, serving, until
+from tests.runtimed_world import Cluster, World, cluster, runtimed
+
+from kruntimes.common.api import outcomes
 from kruntimes.common.api.names import FINALIZER
+from kruntimes.common.api.outcomes import Failure
 from kruntimes.common.api.views import Run, condition
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.runtimed.dispatch import Answer, Invocation
 from kruntimes.runtimed.held import Held
-from tests.runtimed_stub import Stub, serving, until
-from tests.runtimed_world import Cluster, World, cluster, runtimed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]
 
@@ -207,6 +211,41 @@ async def test_a_draining_pod_acknowledges(place: Cluster, world: World, stub: S
     assert ended.status.assigned_pod_uid == ""
     assert ended.status.endpoint is not None
     assert stub.functions == {}
+
+
+async def test_the_self_fence_ends_calls_and_nothing_else(place: Cluster, world: World, stub: Stub) -> None:
+    run, held = await ready(place, world)
+    call = Invocation(id="i", body=b"hang", content_type="text/plain", seconds=30)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(world.dispatcher.invoke(held, call))
+        await stub.started.wait()
+        world.flags["fenced"] = world.flags["stale"] = True
+        world.reconciler.look_at_all()
+        got = await first
+        assert isinstance(got, Failure)
+        assert got.kind is outcomes.CANCELLED
+    await until(lambda: len(world.dispatcher.slots) == 0)
+    world.flags["fenced"] = world.flags["stale"] = False
+    world.reconciler.look_at_all()
+    await until(lambda: held.cancelled_at is None)
+    assert held.serving
+    stub.release.set()
+    assert isinstance(await world.dispatcher.invoke(held, call), Answer)
+    assert (await place.until(run, in_phase("Ready"))).status.attempt == 1
+    assert stub.count("register") == 1
+
+
+async def test_a_rotated_bundle_reaches_ready_runs(place: Cluster, stub: Stub, tmp_path: Path, workspace: Path) -> None:
+    socket, bundle = tmp_path / "executor.sock", tmp_path / "ca.crt"
+    bundle.write_text("OLD")
+    async with serving(stub, socket), runtimed(place, socket, workspace, bundle=bundle) as world:
+        runs = [(await ready(place, world))[0] for _ in range(2)]
+        bundle.write_text("NEW")
+        assert world.endpoints.refresh()
+        world.reconciler.look_at_all()
+        for run in runs:
+            seen = await place.until(run, lambda now: base64.b64decode(now.status.endpoint.ca_bundle) == b"NEW")
+            assert reason(seen) == ("True", "FunctionRegistered")
 
 
 async def test_a_deleted_run_is_never_registered(place: Cluster, world: World, stub: Stub) -> None:

@@ -3,6 +3,7 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.runtimed.slots import Busy, Slot, Slots
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from kruntimes.common.api.views import Source
 from kruntimes.common.errors import NotReady, Terminal
 from kruntimes.runtimed import source

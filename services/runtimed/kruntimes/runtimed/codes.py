@@ -11,7 +11,7 @@ from typing import Any
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.outcomes import Kind
 from kruntimes.common.api.reasons import Reason
-from kruntimes.runtimed.decide import Ending
+from kruntimes.runtimed.observed import Ending
 
 DOMAIN = "kruntimes.io"
 """google.rpc.ErrorInfo.domain of every status that one of our own servers made on purpose."""

@@ -7,16 +7,15 @@ restart in the middle of any of them is nothing special.
 """
 
 from dataclasses import dataclass
-from enum import Enum
 
 from kruntimes.common.api import times
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import FINALIZER
-from kruntimes.common.api.outcomes import MAX_DEADLINE_SECONDS
 from kruntimes.common.api.phases import Phase
 from kruntimes.common.api.reasons import Reason, RunCondition
 from kruntimes.common.api.retry import may_retry
-from kruntimes.common.api.views import Endpoint, Run, condition
+from kruntimes.common.api.views import Run, condition
+from kruntimes.runtimed.observed import Ending, Function, FunctionState, Local, Moment, Observed, Stage
 
 DELETE_DRAIN_SECONDS = 8.0
 """How long a call may go on once its Run is being deleted; the drain of the second source document."""
@@ -34,93 +33,6 @@ WHOLE_SECONDS = 1.0
 """The API writes times without their fraction; nothing is taken for older than it is."""
 FRESH_SECONDS = 1.0
 """An idle function is ended only on a status not older than this."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """One reading of both clocks: *wall* for what the API wrote, *mono* for durations within this process."""
-
-    wall: float
-    mono: float
-
-
-class Stage(Enum):
-    """How far this runtimed has come with one epoch."""
-
-    NEW = "new"
-    PREPARED = "prepared"
-    REGISTERING = "registering"
-    REGISTERED = "registered"
-    RELEASED = "released"
-
-
-class FunctionState(Enum):
-    """What the Runtime Server says of a registration; FORGOTTEN is its NOT_FOUND."""
-
-    REGISTERING = "registering"
-    READY = "ready"
-    DRAINING = "draining"
-    FAILED = "failed"
-    FORGOTTEN = "forgotten"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
-    """One answer of FunctionStatus. last_activity: wall seconds, 0 without any. read_at: monotonic."""
-
-    state: FunctionState
-    in_flight: int = 0
-    last_activity: float = 0.0
-    fatal_error: str = ""
-    read_at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """Why an epoch ends for a reason that only this process knows (the Run says the others itself)."""
-
-    reason: Reason
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Local:
-    """What this runtimed holds of one epoch.
-
-    open: invocations are let in. closed_at, cancelled_at, since: monotonic; since is when registration began.
-    in_flight counts the slots taken. last_activity: wall seconds of the latest call that ended here.
-    """
-
-    epoch: Epoch
-    stage: Stage
-    since: float
-    open: bool = True
-    in_flight: int = 0
-    closed_at: float | None = None
-    cancelled_at: float | None = None
-    last_activity: float = 0.0
-    function: Function | None = None
-    ending: Ending | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """Everything the decision depends on, at one moment.
-
-    run: as last seen or written; None once it is gone or no longer assigned to this Pod. pod_uid: our own.
-    draining: our Pod is being deleted. stale: our heartbeat is so old that others may take us for lost. fenced: it
-    is older than the self-fence. endpoint: what the Run's status should publish. drain_seconds: how long calls
-    may go on while the Pod drains.
-    """
-
-    run: Run | None
-    pod_uid: str
-    endpoint: Endpoint
-    local: Local | None = None
-    draining: bool = False
-    stale: bool = False
-    fenced: bool = False
-    drain_seconds: float = MAX_DEADLINE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import hashlib
 
 import msgspec
+
 from kruntimes.common.api.views import Run
 
 _encode = msgspec.json.Encoder(order="sorted").encode

@@ -11,15 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import grpc
+
 from kruntimes.common import clock
 from kruntimes.common.api import outcomes, outputs
 from kruntimes.common.api.outcomes import Failure, Kind
 from kruntimes.common.errors import NotReady
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.runtimed.codes import describe, details_of, lost, outcome_of, settled
-from kruntimes.runtimed.decide import FunctionState, Stage
 from kruntimes.runtimed.errorinfo import info_of
 from kruntimes.runtimed.held import Held
+from kruntimes.runtimed.observed import FunctionState, Stage
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Busy, Slot, Slots
 
@@ -30,6 +31,8 @@ DEADLINE_GRACE_SECONDS = 1.0
 """The Runtime Server keeps the deadline and says what became of the work; after this we answer without it."""
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.005, 0.25
 """Between two looks whether cancelled work has ended: most ends at once, and a killed process within seconds."""
+IDLE_LOOKS = 2
+"""Looks in a row that must find nothing in flight."""
 RETRY_AFTER_SECONDS = 1
 """What a refused caller is told: a call takes milliseconds, a recovery seconds."""
 
@@ -70,8 +73,8 @@ class _Work:
 class Dispatcher:
     """Calls functions through *server*.
 
-    tasks: the group in which abandoned work is waited for. on_ended: told when a slot is free again. on_lost: told
-    when a call found the registration or its server gone.
+    tasks: the group in which abandoned work is waited for. on_ended: told when the last work of a closed epoch has
+    ended. on_lost: told when a call found the registration or its server gone.
     """
 
     server: RuntimeServer
@@ -109,7 +112,7 @@ class Dispatcher:
         if work.cancelled:
             return failure(outcomes.CANCELLED, "the invocation was cancelled", invocation.id), True
         if not connected:
-            self.on_lost(held)
+            self._doubt(held)
             return failure(outcomes.NOT_READY, "the Runtime Server is away", invocation.id), True
         request = pb.InvokeFunctionRequest(
             registration=pb.FunctionRegistration(run_uid=held.epoch.run_uid, registration_id=held.registration_id),
@@ -125,7 +128,7 @@ class Dispatcher:
         except grpc.aio.AioRpcError as error:
             info, code, text = info_of(error), error.code().name, error.details() or ""
             if lost(code, connected):
-                self.on_lost(held)
+                self._doubt(held)
             kind = outcome_of(code, info, connected, text)
             message = _MESSAGES.get(kind) or describe(info, text) or "the function failed"
             return failure(kind, message, invocation.id, details_of(info)), settled(code, info, connected)
@@ -164,15 +167,21 @@ class Dispatcher:
             work.call.cancel()
 
     async def _settle(self, work: _Work) -> None:
-        """Waits until the Runtime Server has ended the work, or the whole registration is gone."""
-        held, wait = work.held, FIRST_LOOK_SECONDS
+        """Waits until the Runtime Server has ended the work, or the whole registration is gone.
+
+        A call that was broken off early may reach its handler just after the first look, so it takes two looks in a
+        row, the second sent after the first was answered.
+        """
+        held, wait, idle = work.held, FIRST_LOOK_SECONDS, 0
         while held.stage is Stage.REGISTERED:
             try:
                 function = await self.server.status(run_uid=held.epoch.run_uid, registration_id=held.registration_id)
-                if function.state is FunctionState.FORGOTTEN or function.in_flight == 0:
-                    break
             except NotReady:
-                pass  # away: it either comes back and says, or its registration ends
+                idle = 0  # away: it either comes back and says, or its registration ends
+            else:
+                idle = idle + 1 if function.in_flight == 0 else 0
+                if idle == IDLE_LOOKS or function.state is FunctionState.FORGOTTEN:
+                    break
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_LOOK_SECONDS)
         self._end(work)
@@ -183,7 +192,14 @@ class Dispatcher:
         if self._work.get(held.epoch.run_uid) is work:
             del self._work[held.epoch.run_uid]
         held.last_activity = clock.wall()
-        self.on_ended(held)
+        if held.open:
+            held.cancelled_at = None
+        else:
+            self.on_ended(held)
+
+    def _doubt(self, held: Held) -> None:
+        held.function = None
+        self.on_lost(held)
 
 
 def _violation(response: pb.InvokeFunctionResponse) -> str | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar, assert_never
 
 import grpc
+
 from kruntimes.common import clock
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.reasons import Reason
@@ -28,6 +29,7 @@ from kruntimes.runtimed.digest import registration_digest
 from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.errorinfo import info_of
 from kruntimes.runtimed.held import Held, Registry
+from kruntimes.runtimed.observed import Ending, Function, FunctionState, Stage
 from kruntimes.runtimed.registration import RuntimeServer
 
 T = TypeVar("T")
@@ -150,14 +152,14 @@ class Effects:
                 source=run.spec.source,
             )
         except Terminal as error:
-            held.ending = d.Ending(reason=Reason.SOURCE_FAILED, message=str(error))
+            held.ending = Ending(reason=Reason.SOURCE_FAILED, message=str(error))
             return
         except NotReady as error:
             if clock.monotonic() - held.since < d.REGISTRATION_SECONDS:
                 raise
-            held.ending = d.Ending(reason=Reason.SOURCE_FAILED, message=str(error))
+            held.ending = Ending(reason=Reason.SOURCE_FAILED, message=str(error))
             return
-        held.stage = d.Stage.PREPARED
+        held.stage = Stage.PREPARED
 
     def _register(self, run: Run, held: Held) -> None:
         function = run.spec.mode.function
@@ -172,14 +174,14 @@ class Effects:
             registration_digest=registration_digest(run),
             isolation=_ISOLATION[function.isolation],
         )
-        held.stage, held.since = d.Stage.REGISTERING, clock.monotonic()
+        held.stage, held.since = Stage.REGISTERING, clock.monotonic()
         held.registration_id, held.function = "", None
         held.task = self.tasks.create_task(self._registering(held, held.request))
 
     async def _registering(self, held: Held, request: pb.RegisterFunctionRequest) -> None:
         """Repeats an uncertain registration under the same attempt until it is certain, or too late."""
         wait, text = FIRST_REPEAT_SECONDS, "it cannot be reached"
-        stage, ending = d.Stage.PREPARED, None
+        stage, ending = Stage.PREPARED, None
         try:
             while (left := held.since + d.REGISTRATION_SECONDS - clock.monotonic()) > 0:
                 if await self.server.ready(left):
@@ -198,26 +200,26 @@ class Effects:
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, LONGEST_REPEAT_SECONDS)
             limit = f"{d.REGISTRATION_SECONDS:.0f} s"
-            ending = d.Ending(
+            ending = Ending(
                 reason=Reason.RUNTIME_SERVER_FAILED,
                 message=f"no answer of the Runtime Server within {limit}; the last: {text}",
             )
         except Exception as error:  # a bug of ours must end this attempt, not this process
             log.exception("registration failed", extra={"run_uid": held.epoch.run_uid})
-            ending = d.Ending(reason=Reason.REGISTRATION_FAILED, message=type(error).__name__)
+            ending = Ending(reason=Reason.REGISTRATION_FAILED, message=type(error).__name__)
         finally:
             held.task, held.stage, held.ending = None, stage, held.ending or ending
             self.wake(held.key)
 
-    async def _registered(self, held: Held, response: pb.RegisterFunctionResponse) -> d.Stage:
+    async def _registered(self, held: Held, response: pb.RegisterFunctionResponse) -> Stage:
         held.registration_id = response.registration.registration_id
         if response.state == pb.FUNCTION_REGISTRATION_STATE_READY:
-            held.function = d.Function(state=d.FunctionState.READY, read_at=clock.monotonic())
+            held.function = Function(state=FunctionState.READY, read_at=clock.monotonic())
         else:
             held.function = await self._status(held)
-        return d.Stage.REGISTERED
+        return Stage.REGISTERED
 
-    async def _status(self, held: Held) -> d.Function:
+    async def _status(self, held: Held) -> Function:
         return await self.server.status(run_uid=held.epoch.run_uid, registration_id=held.registration_id)
 
     async def _unregister(self, held: Held) -> None:
@@ -231,7 +233,7 @@ class Effects:
             await self.server.unregister(run_uid=held.epoch.run_uid, registration_id=held.registration_id)
         epoch = held.epoch
         await asyncio.to_thread(source.remove, self.workspace, uid=epoch.run_uid, attempt=epoch.attempt)
-        held.stage = d.Stage.RELEASED
+        held.stage = Stage.RELEASED
         log.info("function unregistered", extra={"run_uid": epoch.run_uid, "attempt": epoch.attempt})
 
     async def _learn_id(self, held: Held, request: pb.RegisterFunctionRequest) -> None:

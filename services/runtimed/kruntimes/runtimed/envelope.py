@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import msgspec
+
 from kruntimes.common.api.outcomes import ENVELOPE_TYPE
 from kruntimes.runtimed.dispatch import Answer
 

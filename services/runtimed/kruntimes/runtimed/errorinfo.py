@@ -6,6 +6,7 @@ import grpc
 from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
+
 from kruntimes.runtimed.codes import DOMAIN, Info
 
 KEY = "grpc-status-details-bin"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.pb import executor_v1_pb2 as pb
-from kruntimes.runtimed.decide import Ending, Function, FunctionState, Local, Stage
+from kruntimes.runtimed.observed import Ending, Function, FunctionState, Local, Stage
 
 
 @dataclass(slots=True, kw_only=True)

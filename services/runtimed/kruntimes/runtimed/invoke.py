@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
+
 from kruntimes.common import clock
 from kruntimes.common.access import bearer
 from kruntimes.common.api import outcomes

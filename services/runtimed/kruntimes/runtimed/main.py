@@ -94,8 +94,8 @@ class Service:
             server=self._server,
             slots=Slots(),
             tasks=tasks,
-            on_ended=self._ended,
-            on_lost=self._lost,
+            on_ended=self._look_at,
+            on_lost=self._look_at,
         )
         effects = Effects(
             kube=kube,
@@ -206,17 +206,11 @@ class Service:
     def _look_at_server(self) -> None:
         """The Runtime Server is back and may have forgotten everything: ask it about each registration."""
         for held in self._registry:
-            self._lost(held)
+            held.function = None
+            self._look_at(held)
 
-    def _lost(self, held: Held) -> None:
-        held.function = None
+    def _look_at(self, held: Held) -> None:
         self._queue.add(held.key)
-
-    def _ended(self, held: Held) -> None:
-        if held.open:
-            held.cancelled_at = None
-        else:
-            self._queue.add(held.key)
 
     async def _deleting(self) -> bool:
         """Whether our Pod is being deleted; asked of the API where the watch may be behind."""

@@ -1,7 +1,8 @@
 """What runtimed counts. No label names a Run: cardinality stays bounded (design §9)."""
 
-from kruntimes.common.api.outcomes import Outcome
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from kruntimes.common.api.outcomes import Outcome
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30, 60, 300, 900)
 """From a warm call of a millisecond to the longest deadline."""

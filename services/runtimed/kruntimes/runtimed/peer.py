@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 import grpc
+
 from kruntimes.common import clock
 from kruntimes.common.access import bearer
 from kruntimes.common.api import outcomes

@@ -7,10 +7,11 @@ from kruntimes.common import clock
 from kruntimes.common.api.views import Endpoint, Run
 from kruntimes.common.kube.queue import After, Done, WorkQueue
 from kruntimes.common.kube.reflector import Reflector
-from kruntimes.runtimed.decide import Moment, Observed, Publish, Wait, decide
+from kruntimes.runtimed.decide import Publish, Wait, decide
 from kruntimes.runtimed.effects import Effects
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.metrics import Metrics
+from kruntimes.runtimed.observed import Moment, Observed
 
 MAX_STEPS = 32
 """Steps for one key in a row, several times the longest way there is; beyond it others get their turn."""

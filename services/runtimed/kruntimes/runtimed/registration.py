@@ -10,14 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grpc
+
 from kruntimes.common import clock
 from kruntimes.common.api.outcomes import MAX_BODY_BYTES, MAX_OUTPUT_BYTES
 from kruntimes.common.errors import NotReady
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
 from kruntimes.runtimed.codes import describe
-from kruntimes.runtimed.decide import Function, FunctionState
 from kruntimes.runtimed.errorinfo import info_of
+from kruntimes.runtimed.observed import Function, FunctionState
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
+
 from kruntimes.common.api import times, transitions
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.phases import TERMINAL, Phase
