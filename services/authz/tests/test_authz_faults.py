@@ -1,0 +1,129 @@
+"""What authz says while something that it needs is away, and whom it obeys at the end."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from kruntimes.authz.decide import NO_SUCH_RUN, UNAVAILABLE, Allow, Check, Policy
+from kruntimes.authz.drain import Drain
+from kruntimes.authz.index import Index
+from kruntimes.authz.metrics import Metrics
+from kruntimes.authz.server import Authorizer
+from kruntimes.common.access import Access, Question, Verdict
+from kruntimes.common.api.views import Meta, Object
+from kruntimes.common.errors import NotReady
+from kruntimes.common.kube.errors import Missing, Unreachable
+from kruntimes.common.kube.transport import Kube
+
+UID = "2c24c1f0-9f8f-4f80-82d5-3dd16a12d1e6"
+CHECK = Check(
+    method="POST",
+    target=f"/v1/namespaces/team-a/runtimes/python/functions/{UID}:invoke",
+    authorization=("Bearer secret",),
+)
+
+
+@dataclass
+class Names:
+    known: str | None = "hello"
+    synced: bool = True
+    current: bool = True
+
+    async def find(self, *, namespace: str, uid: str) -> str | None:
+        return self.known
+
+
+@dataclass
+class Reviews:
+    verdict: Verdict | None = Verdict.ALLOW
+    cached: bool | None = None
+    asked: Question | None = None
+
+    async def check(self, token: str, question: Question, *, uid: str, cache: bool = True) -> Verdict:
+        self.asked, self.cached = question, cache
+        if self.verdict is None:
+            raise NotReady("the backend is away")
+        return self.verdict
+
+
+def authorizer(names: Names, reviews: Reviews) -> tuple[Authorizer, CollectorRegistry]:
+    registry = CollectorRegistry()
+    made = Authorizer(
+        index=cast(Index, names), access=cast(Access, reviews), policy=Policy(), metrics=Metrics(registry)
+    )
+    return made, registry
+
+
+@pytest.mark.parametrize(
+    ("names", "reviews", "answer", "result"),
+    [
+        pytest.param(Names(), Reviews(), Allow("2c2", "team-a/python"), "allow", id="all-well"),
+        pytest.param(Names(synced=False), Reviews(), UNAVAILABLE, "AuthorizationUnavailable", id="index-not-synced"),
+        pytest.param(Names(), Reviews(None), UNAVAILABLE, "AuthorizationUnavailable", id="backend-away"),
+        pytest.param(Names(current=False), Reviews(), Allow("2c2", "team-a/python"), "allow", id="known-is-known"),
+        pytest.param(Names(None), Reviews(), NO_SUCH_RUN, "RunNotFound", id="unknown"),
+        pytest.param(
+            Names(None, current=False),
+            Reviews(),
+            UNAVAILABLE,
+            "AuthorizationUnavailable",
+            id="nothing-is-proven-unknown-by-a-broken-watch",
+        ),
+    ],
+)
+async def test_the_answer_is_never_open(names: Names, reviews: Reviews, answer: object, result: str) -> None:
+    made, registry = authorizer(names, reviews)
+    assert await made.check(CHECK) == answer
+    assert registry.get_sample_value("kruntimes_authz_checks_total", {"result": result}) == 1
+
+
+@pytest.mark.parametrize(("known", "verb", "cached"), [("hello", "get", True), (None, "list", False)])
+async def test_what_may_be_remembered(known: str | None, verb: str, cached: bool) -> None:
+    reviews = Reviews()
+    made, _ = authorizer(Names(known), reviews)
+    await made.check(CHECK)
+    assert reviews.asked is not None
+    assert (reviews.asked.verb, reviews.cached) == (verb, cached)
+
+
+class OwnPod:
+    """An API server that knows one Pod, or fails."""
+
+    def __init__(self, found: Object | Exception) -> None:
+        self.found = found
+
+    async def get(self, path: str, kind: type[Object]) -> Object:
+        assert path == "/api/v1/namespaces/kruntimes-system/pods/gateway-0"
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def pod(uid: str, *, deleting: bool) -> Object:
+    return Object(metadata=Meta(uid=uid, deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None))
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        pytest.param(pod("uid-1", deleting=False), 409, id="not-deleting"),
+        pytest.param(pod("uid-2", deleting=True), 409, id="another-pod-of-that-name"),
+        pytest.param(Missing(status=404), 409, id="no-pod"),
+        pytest.param(Unreachable(status=0), 409, id="not-known"),
+        pytest.param(pod("uid-1", deleting=True), 503, id="deleting-but-no-envoy"),
+    ],
+)
+async def test_only_a_pod_that_is_deleted_drains(found: Object | Exception, status: int, tmp_path: Path) -> None:
+    drain = Drain(
+        cast(Kube, OwnPod(found)),
+        namespace="kruntimes-system",
+        pod_name="gateway-0",
+        pod_uid="uid-1",
+        admin=tmp_path / "admin.sock",
+        longest=1.0,
+    )
+    assert (await drain.handle(cast(web.Request, cast(Any, None)))).status == status
