@@ -28,6 +28,9 @@ dev: $(STAMP) ## the main job: start everything on this machine and call the exa
 test: $(STAMP) ## every test that needs no node
 	$(BIN)/python -m pytest
 
+contract: $(STAMP) ## the API contract suite, against the API server of KUBECONFIG and the embedded one
+	$(BIN)/python -m pytest e2e/contract
+
 check: $(STAMP) proto-check lint types contracts test ## what CI runs first
 
 lint: $(STAMP)
