@@ -9,12 +9,21 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import msgspec
+
 from kruntimes.local.apiserver import metadata
-from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON_PATCH, Json, Parts
+from kruntimes.local.apiserver.parts import APPLY_PATCH, Json, Parts
 from kruntimes.local.apiserver.request import SYSTEM, User
 from kruntimes.local.apiserver.resources import Resource, Resources
 from kruntimes.local.apiserver.status import (
-    STALE, Cause, StatusError, bad_request, conflict, forbidden, invalid, method_not_allowed, not_found,
+    STALE,
+    About,
+    Cause,
+    StatusError,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
     unsupported_media_type,
 )  # fmt: skip
 from kruntimes.local.apiserver.store import Event, Store
@@ -97,6 +106,10 @@ class Api:
 
     def create(self, resource: Resource, namespace: str, obj: Json, call: Call = _OWN) -> Json:
         """Creates *obj* (a private copy, changed in place). Raises whatever `status` has for it."""
+        return self._create(resource, namespace, obj, call, owned=False)
+
+    def _create(self, resource: Resource, namespace: str, obj: Json, call: Call, *, owned: bool) -> Json:
+        """The rules of every create. owned: managedFields have been seen to."""
         ctx, strategy = self.context(call), self.strategies.of(resource)
         meta = _metadata(obj)
         _place(resource, namespace, meta)
@@ -118,9 +131,10 @@ class Api:
         if causes:
             raise invalid(resource.about_kind(meta.get("name", "")), causes)
         call.warnings.extend(strategy.warnings(obj, None))
-        obj = self.parts.ownership.written(
-            resource, obj, None, manager=call.manager, subresource="", timestamp=ctx.timestamp
-        )
+        if not owned:
+            obj = self.parts.ownership.written(
+                resource, obj, None, manager=call.manager, subresource="", timestamp=ctx.timestamp
+            )
         return self._store_new(resource, obj, call)
 
     def update(
@@ -135,9 +149,7 @@ class Api:
         if meta.get("name", "") != name:
             if not meta.get("name"):
                 raise bad_request("name must be provided")
-            raise bad_request(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-            )
+            raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
         self._known(resource, obj, self.strategies.of(resource), call)
         stored = self.store.get(resource, namespace, name)
         return self._change(resource, stored, obj, call, subresource, unconditional=not meta.get("resourceVersion"))
@@ -186,7 +198,7 @@ class Api:
         _preconditions(resource, stored, options)
         ctx, strategy = self.context(call), self.strategies.of(resource)
         grace = strategy.grace(stored, options, ctx)
-        finalizers = _finalizers(meta.get("finalizers") or [], options, deleting="deletionTimestamp" in meta)
+        finalizers = _finalizers(meta.get("finalizers") or [], options)
         if not finalizers and grace == 0 and strategy.removable(stored):
             if call.dry_run:
                 return stored, True
@@ -246,7 +258,7 @@ class Api:
             return
         found = self.store.peek(NAMESPACES, "", namespace)
         if found is None:
-            raise not_found(self.resources.of_plural(NAMESPACES).about(namespace))
+            raise not_found(About(kind="namespaces", name=namespace))
         if found.get("status", {}).get("phase") == "Terminating":
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             refusal = forbidden(resource.about(), why)
@@ -364,13 +376,7 @@ class Api:
         if stored is not None:
             self._known(resource, merged, strategy, call)
             return self._change(resource, stored, merged, call, subresource, owned=True), False
-        managed = merged["metadata"].get("managedFields")
-        created = self._create_applied(resource, namespace, merged, managed, call)
-        return created, True
-
-    def _create_applied(self, resource: Resource, namespace: str, obj: Json, managed: object, call: Call) -> Json:
-        """A create whose managedFields are an apply's."""
-        raise method_not_allowed(resource.about())
+        return self._create(resource, namespace, merged, call, owned=True), True
 
 
 def _metadata(obj: Json) -> Json:
@@ -412,7 +418,7 @@ def _preconditions(resource: Resource, stored: Json, options: DeleteOptions) -> 
         raise conflict(resource.about_kind(meta["name"]), why)
 
 
-def _finalizers(held: Iterable[str], options: DeleteOptions, *, deleting: bool) -> list[str]:
+def _finalizers(held: Iterable[str], options: DeleteOptions) -> list[str]:
     """The finalizers of an object whose deletion is asked for with a propagation policy."""
     kept = list(held)
     if options.propagation is None:
@@ -422,6 +428,3 @@ def _finalizers(held: Iterable[str], options: DeleteOptions, *, deleting: bool) 
     if wanted is not None and wanted not in kept:
         kept.append(wanted)
     return kept
-
-
-__all__ = ["JSON_PATCH", "Api", "Call", "private"]

@@ -50,8 +50,8 @@ Review = Callable[["Api", Request, Json, Context], Json]
 Act = Callable[["Api", Request, Json, Context], Json]
 """A subresource with its own body (binding, token, eviction): POST's body in, the answer out."""
 
-Admit = Callable[[Request, Resource, Json, Json | None, Context], None]
-"""A last word on a write (create: old is None): may change the object in place, or raise Forbidden. Escalation checks
+Admit = Callable[[Resource, str, Json, Json | None, Context], None]
+"""(resource, subresource, new, old or None, context): a last word on a write. It may change the object in place, or raise Forbidden. Escalation checks
 of RBAC, the fields of a CSR that the server fills and namespaces that are going away are of this kind."""
 
 OpenApi = Callable[["Api", str, Mapping[str, str]], Json]

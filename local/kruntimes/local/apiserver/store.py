@@ -82,13 +82,18 @@ class Store:
 
     # ------------------------------------------------------------ writing
 
+    def vacant(self, resource: Resource, obj: Json) -> None:
+        """Raises AlreadyExists where *obj* could not be created."""
+        meta = obj["metadata"]
+        if self.peek(resource.key, meta.get("namespace", ""), meta["name"]) is not None:
+            raise already_exists(resource.about(meta["name"]))
+
     def create(self, resource: Resource, obj: Json) -> Json:
         """Adds *obj* (named, with its uid); returns it with its resourceVersion. Raises AlreadyExists."""
         meta = obj["metadata"]
         at = (meta.get("namespace", ""), meta["name"])
-        held = self._objects.setdefault(resource.key, {})
-        if at in held:
-            raise already_exists(resource.about(meta["name"]))
+        self._objects.setdefault(resource.key, {})
+        self.vacant(resource, obj)
         return self._write(resource.key, at, "ADDED", obj, None)
 
     def replace(self, resource: Resource, obj: Json, *, expect: str | None) -> Json:

@@ -122,6 +122,10 @@ class Strategy:
         """Seconds between the request for deletion and the removal; 0 removes at once where no finalizer holds."""
         return 0
 
+    def removable(self, obj: Json) -> bool:
+        """Whether nothing but finalizers of the metadata holds an object that is being deleted."""
+        return True
+
     def begin_deletion(self, obj: Json, ctx: Context) -> None:
         """Called on the private copy of an object that gets its deletionTimestamp."""
 
