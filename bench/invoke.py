@@ -245,17 +245,21 @@ def inside() -> None:
     """Runs as COMMAND of `krt dev`, with the stack in the environment."""
     gateway = Gateway(os.environ["KRT_GATEWAY"], Path(os.environ["KRT_CACERT"]), os.environ["KRT_TOKEN"])
     with Api(Path(os.environ["KUBECONFIG"])) as api, tempfile.TemporaryDirectory() as folder:
-        names = [f"bench-{i}" for i in range(FUNCTIONS)]
-        for name in names:
-            api.declare(name, SOURCE, handler="bench.handler", runtime="bench")
-        runs = [api.ready(name, seconds=120) for name in names]
-        anchors = Anchors(Path(folder), os.environ["BENCH_ENVOY"])
+        names = [f"bench-{os.getpid()}-{i}" for i in range(FUNCTIONS)]
         try:
-            import uvloop
+            for name in names:
+                api.declare(name, SOURCE, handler="bench.handler", runtime="bench")
+            runs = [api.ready(name, seconds=120) for name in names]
+            anchors = Anchors(Path(folder), os.environ["BENCH_ENVOY"])
+            try:
+                import uvloop
 
-            rows = uvloop.run(measure(gateway, runs, anchors, os.getppid()))
+                rows = uvloop.run(measure(gateway, runs, anchors, os.getppid()))
+            finally:
+                anchors.stop()
         finally:
-            anchors.stop()
+            for name in names:
+                api.delete(name)
         report("invoke", rows)
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 RESULTS = Path(__file__).parent / "results"
 QUICK = bool(os.environ.get("QUICK"))
@@ -48,8 +49,7 @@ class _Connection(asyncio.Protocol):
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's TLS transports are not of the class
         self._send()
 
     def _send(self) -> None:
