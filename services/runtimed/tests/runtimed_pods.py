@@ -222,16 +222,16 @@ async def pod(
     caches, registry, figures = Caches(pod_uid), Registry(), CollectorRegistry()
     flags = {"fenced": False, "draining": False}
     workload, metrics = authority.workload(Role.RUNTIMED, pod_uid=pod_uid, owner=owner), Metrics(figures)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(serving(stub, socket))
+    async with AsyncExitStack() as connections, AsyncExitStack() as stack:
+        await connections.enter_async_context(serving(stub, socket))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         await server.connect(socket=socket, port=1)
-        stack.push_async_callback(server.close)
+        connections.push_async_callback(server.close)
         dispatcher = Dispatcher(
             server=server, slots=Slots(), tasks=tasks, on_ended=lambda _: None, on_lost=lambda _: None
         )
         peers = Peers(workload.grpc_channel_credentials, tasks=tasks)
-        stack.push_async_callback(peers.close)
+        connections.push_async_callback(peers.close)
         invoker = Invoker(
             own=Own(namespace=NAMESPACE, runtime=RUNTIME, pod_uid=pod_uid),
             ask=Ask(verb="get", group="kruntimes.io", resource="runs", subresource=""),

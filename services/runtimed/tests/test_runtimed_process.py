@@ -62,7 +62,7 @@ async def make_pod(place: Cluster, name: str) -> str:
     """A Pod that nobody runs, with the label and the address that a runtimed and its peers look for."""
     body = {
         "metadata": {"name": name, "labels": {"runtime": "python"}, "finalizers": ["tests.kruntimes.io/hold"]},
-        "spec": {"nodeName": "nowhere", "containers": [{"name": "runtime", "image": "example.org/none"}]},
+        "spec": {"containers": [{"name": "runtime", "image": "example.org/none"}]},
     }
     made = await place.kube.create(paths.pods(place.namespace), body, Object)
     address = {"status": {"phase": "Running", "podIP": HOST, "podIPs": [{"ip": HOST}]}}

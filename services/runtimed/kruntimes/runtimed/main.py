@@ -53,18 +53,18 @@ GATEWAY_CA_SECONDS = 5.0
 async def run(settings: Settings) -> None:
     """Serves until cancelled."""
     settings.require(*REQUIRED)
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as connections:  # closed only when no task is left that might use one
         kube = await Kube.connect()
-        stack.push_async_callback(kube.close)
+        connections.push_async_callback(kube.close)
         async with asyncio.TaskGroup() as tasks:
-            await Service(settings, kube, tasks).serve()
+            await Service(settings, kube, tasks, connections).serve()
 
 
 class Service:
-    """One runtimed. Everything it starts runs in *tasks*."""
+    """One runtimed. Everything it starts runs in *tasks*; what it connects to is closed by *connections*, later."""
 
-    def __init__(self, settings: Settings, kube: Kube, tasks: asyncio.TaskGroup) -> None:
-        self._settings, self._kube, self._tasks = settings, kube, tasks
+    def __init__(self, settings: Settings, kube: Kube, tasks: asyncio.TaskGroup, connections: AsyncExitStack) -> None:
+        self._settings, self._kube, self._tasks, self._connections = settings, kube, tasks, connections
         self._ready = False
         self._figures = health.new_registry()
         self._metrics = Metrics(self._figures)
@@ -143,25 +143,24 @@ class Service:
         )
         self._tasks.create_task(workload.run())
         await self._listen(workload, stack)
-        stack.push_async_callback(self._server.close)
+        self._connections.push_async_callback(self._server.close)
         await self._server.connect(socket=settings.executor_socket, port=await self._port())
         for watched in (self._cache.runs, self._cache.pods, self._reconciler.runs):
             await watched.synced.wait()
-        async with asyncio.TaskGroup() as jobs:  # ended before what they use is closed
-            jobs.create_task(self._server.watch())
-            jobs.create_task(self._heartbeat.run())
-            await first_renewal(self._heartbeat.last_renewed)
-            jobs.create_task(watch_pulse(self._pulse, self._pulse_changed))
-            jobs.create_task(self._follow_gateway_ca())
-            self._ready = True
-            log.info("ready", extra={"runtime": settings.runtime})
-            await work(self._queue, self._reconciler.reconcile, workers=WORKERS)
+        self._tasks.create_task(self._server.watch())
+        self._tasks.create_task(self._heartbeat.run())
+        await first_renewal(self._heartbeat.last_renewed)
+        self._tasks.create_task(watch_pulse(self._pulse, self._pulse_changed))
+        self._tasks.create_task(self._follow_gateway_ca())
+        self._ready = True
+        log.info("ready", extra={"runtime": settings.runtime})
+        await work(self._queue, self._reconciler.reconcile, workers=WORKERS)
 
     async def _listen(self, workload: Workload, stack: AsyncExitStack) -> None:
         settings = self._settings
         peers = Peers(workload.grpc_channel_credentials, tasks=self._tasks, on_unreachable=_unreachable)
         workload.on_change(peers.renew)
-        stack.push_async_callback(peers.close)
+        self._connections.push_async_callback(peers.close)
         invoker = Invoker(
             own=Own(namespace=settings.namespace, runtime=settings.runtime, pod_uid=settings.pod_uid),
             ask=Ask(
