@@ -41,7 +41,10 @@ GENERATE_TRIES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """How a write is asked for. strictness: Ignore, Warn or Strict, for unknown fields. warnings: filled by the call."""
+    """How a write is asked for.
+
+    strictness: Ignore, Warn or Strict, for unknown fields. warnings: filled by the call.
+    """
 
     user: User = SYSTEM
     manager: str = "apiserver"

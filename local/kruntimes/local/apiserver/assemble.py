@@ -1,11 +1,11 @@
-"""Which part stands where: the embedded API server as it is served. Wire.
+"""Which part stands where: the embedded API server as it is served. Wire. A part is one line here; see `parts`."""
 
-A part is one line here; `parts` says what each must be.
-"""
+from pathlib import Path
 
+from kruntimes.local.apiserver.certificates import Authority
 from kruntimes.local.apiserver.parts import Parts
 
 
-def parts() -> Parts:
-    """Everything that is plugged into the API core."""
+def parts(state: Path, authority: Authority) -> Parts:
+    """Everything that is plugged into the API core. state: the server's folder, for keys that outlive a restart."""
     return Parts()

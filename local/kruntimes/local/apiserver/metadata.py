@@ -138,7 +138,8 @@ def key_faults(key: str) -> list[str]:
         elif "/" in prefix:
             return [
                 "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-                "with an alphanumeric character with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "with an alphanumeric character with an optional DNS subdomain prefix and '/' "
+                "(e.g. 'example.com/MyName')"
             ]
         elif not re.fullmatch(_SUBDOMAIN, prefix):
             faults.append(f"prefix part {SUBDOMAIN_RULE}")
@@ -221,9 +222,10 @@ def validate_update(meta: Json, old: Json) -> list[Cause]:
         added = [f for f in meta.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
         if added:
             listed = ", ".join(quoted(f) for f in added)
-            why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+            why = (
+                "no new finalizers can be added if the object is being deleted, found new finalizers "
+                f"[]string{{{listed}}}"
+            )
             causes.append(forbidden_value("metadata.finalizers", why))
-    for key in _IMMUTABLE:
-        if meta.get(key) != old.get(key):
-            causes.append(invalid_value(f"metadata.{key}", meta.get(key), "field is immutable"))
-    return causes
+    changed = [key for key in _IMMUTABLE if meta.get(key) != old.get(key)]
+    return causes + [invalid_value(f"metadata.{key}", meta.get(key), "field is immutable") for key in changed]

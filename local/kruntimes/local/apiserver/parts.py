@@ -4,7 +4,7 @@
 must not block; what is called with a stored object must not change it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,13 +51,13 @@ Act = Callable[["Api", Request, Json, Context], Json]
 """A subresource with its own body (binding, token, eviction): POST's body in, the answer out."""
 
 Admit = Callable[[Resource, str, Json, Json | None, Context], None]
-"""(resource, subresource, new, old or None, context): a last word on a write. It may change the object in place, or raise Forbidden. Escalation checks
-of RBAC, the fields of a CSR that the server fills and namespaces that are going away are of this kind."""
+"""(resource, subresource, new, old or None, context): a last word on a write. It may change the object in place, or
+raise Forbidden. RBAC's escalation checks and the fields of a CSR that the server fills are of this kind."""
 
 OpenApi = Callable[["Api", str, Mapping[str, str]], Json]
 """(api, path, query) → the document at a path below `/openapi/`; raises NotFound."""
 
-Loop = Callable[["Api"], Awaitable[None]]
+Loop = Callable[["Api"], Coroutine[Any, Any, None]]
 """A loop of the control plane: runs until it is cancelled; see `Api.listen`."""
 
 

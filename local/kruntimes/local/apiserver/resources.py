@@ -25,6 +25,7 @@ class Resource:
 
     subresources: names such as `status`, `scale`, `token`. virtual: it is answered and never stored
     (SelfSubjectAccessReview). selectable: field paths, with their leading dot, that field selectors may name.
+    scale: the paths of the replicas wanted, of those there are, and of the selector (or empty), with leading dots.
     """
 
     group: str
@@ -39,6 +40,7 @@ class Resource:
     subresources: tuple[str, ...] = ()
     selectable: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    scale: tuple[str, str, str] = ("", "", "")
     virtual: bool = False
     custom: bool = False
 
@@ -94,7 +96,8 @@ BUILT_IN: tuple[Resource, ...] = (
           selectable=(".spec.unschedulable",)),
     _core("persistentvolumeclaims", "PersistentVolumeClaim", short_names=("pvc",), subresources=("status",)),
     _built_in("apps", "v1", "replicasets", "ReplicaSet", namespaced=True, short_names=("rs",), categories=("all",),
-              subresources=("status", "scale"), selectable=(".status.replicas",)),
+              subresources=("status", "scale"),
+              scale=(".spec.replicas", ".status.replicas", ".spec.selector"), selectable=(".status.replicas",)),
     _built_in("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
     _built_in("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True),
     _built_in(_RBAC, "v1", "roles", "Role", namespaced=True),
