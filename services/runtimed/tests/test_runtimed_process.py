@@ -58,8 +58,12 @@ async def sign_for(place: Cluster, authority: Authority, uri: str) -> None:
         await asyncio.sleep(0.05)
 
 
-async def make_pod(place: Cluster, name: str) -> str:
-    """A Pod that nobody runs, with the label and the address that a runtimed and its peers look for."""
+@asynccontextmanager
+async def a_pod(place: Cluster, name: str) -> AsyncIterator[str]:
+    """The UID of a Pod that nobody runs, with the label and address that a runtimed and its peers look for.
+
+    Deleted, it stays until the end, as one does whose containers still work.
+    """
     body = {
         "metadata": {"name": name, "labels": {"runtime": "python"}, "finalizers": ["tests.kruntimes.io/hold"]},
         "spec": {"containers": [{"name": "runtime", "image": "example.org/none"}]},
@@ -67,7 +71,12 @@ async def make_pod(place: Cluster, name: str) -> str:
     made = await place.kube.create(paths.pods(place.namespace), body, Object)
     address = {"status": {"phase": "Running", "podIP": HOST, "podIPs": [{"ip": HOST}]}}
     await place.kube.patch_merge(paths.pods(place.namespace, name, "status"), address, Object)
-    return made.metadata.uid
+    try:
+        yield made.metadata.uid
+    finally:
+        with suppress(errors.Missing):
+            free = {"metadata": {"finalizers": []}}
+            await place.kube.patch_merge(paths.pods(place.namespace, name), free, Object)
 
 
 @asynccontextmanager
@@ -142,8 +151,13 @@ async def call(run: Run, tls: ssl.SSLContext, token: str, pod_uid: str, body: di
 
 
 async def test_a_whole_life(place: Cluster, control_plane: Path, tmp_path: Path) -> None:
-    authority, pod = Authority(), f"python-{uuid.uuid4().hex[:6]}"
-    pod_uid, token = await make_pod(place, pod), await token_for(place)
+    pod = f"python-{uuid.uuid4().hex[:6]}"
+    async with a_pod(place, pod) as pod_uid:
+        await a_whole_life(place, control_plane, tmp_path, pod, pod_uid)
+
+
+async def a_whole_life(place: Cluster, control_plane: Path, tmp_path: Path, pod: str, pod_uid: str) -> None:
+    authority, token = Authority(), await token_for(place)
     (tmp_path / "ca.crt").write_bytes(authority.pem)
     (tmp_path / "workspace").mkdir()
     shared = {
@@ -209,5 +223,3 @@ async def test_a_whole_life(place: Cluster, control_plane: Path, tmp_path: Path)
         ]
         assert token not in log.read_text()
         signer.cancel()
-    with suppress(errors.Missing):
-        await place.kube.patch_merge(paths.pods(place.namespace, pod), {"metadata": {"finalizers": []}}, Object)
