@@ -83,6 +83,8 @@ class Api:
         self._listeners: list[Listener] = []
         self.store = Store(size=size, on_write=self._wrote)
         self._now, self._uid, self._suffix = now, uid, suffix
+        for attach in parts.attach:
+            attach(self)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Calls *listener* with each write, right after it; it must not block and must not write (put a key into a

@@ -151,4 +151,5 @@ class Parts:
     admits: list[Admit] = field(default_factory=list)
     strategies: dict[tuple[str, str], Make] = field(default_factory=dict)
     openapi: OpenApi = no_openapi
+    attach: list[Attach] = field(default_factory=list)
     loops: Sequence[Loop] = ()
