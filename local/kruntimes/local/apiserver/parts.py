@@ -57,6 +57,10 @@ raise Forbidden. RBAC's escalation checks and the fields of a CSR that the serve
 OpenApi = Callable[["Api", str, Mapping[str, str]], Json]
 """(api, path, query) → the document at a path below `/openapi/`; raises NotFound."""
 
+Attach = Callable[["Api"], None]
+"""Called once with the core as soon as it is made, before its first write: for parts that read the store at other times
+than a write (who a token is, what a role allows)."""
+
 Loop = Callable[["Api"], Coroutine[Any, Any, None]]
 """A loop of the control plane: runs until it is cancelled; see `Api.listen`."""
 
