@@ -3,6 +3,8 @@
 import json
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +33,9 @@ class Called:
 
 
 @pytest.fixture
-def use(api: Api, gateway: Gateway, request: pytest.FixtureRequest) -> Any:
-    """Returns `use(file, function="handler")`, which makes that file a Ready function until the test ends."""
-    import contextlib
-
-    stack = contextlib.ExitStack()
-    request.addfinalizer(stack.close)
+def use(api: Api, gateway: Gateway) -> Iterator[Any]:
+    """Gives `use(file, function="handler")`, which makes that file a Ready function until the test ends."""
+    stack = ExitStack()
 
     def make(file: str, function: str = "handler") -> Called:
         stem, suffix = file.split(".")
@@ -45,7 +44,8 @@ def use(api: Api, gateway: Gateway, request: pytest.FixtureRequest) -> Any:
         )
         return Called(run, gateway, stack.enter_context(gateway.client()))
 
-    return make
+    with stack:
+        yield make
 
 
 def processes(marker: str) -> list[str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from prometheus_client import CollectorRegistry
+
 from kruntimes.common import clock
 from kruntimes.common.api import manifests
 from kruntimes.common.api.settings import Settings
@@ -23,7 +25,6 @@ from kruntimes.controller.main import LEASE, Operator
 from kruntimes.controller.metrics import Metrics
 from kruntimes.controller.signer import ensure_authority
 from kruntimes.controller.views import ControlledRun
-from prometheus_client import CollectorRegistry
 
 Json = dict[str, Any]
 T = TypeVar("T")

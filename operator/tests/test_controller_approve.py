@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cryptography.x509.verification import PolicyBuilder, Store
+
 from kruntimes.common.api.names import POD_NAME_EXTRA, POD_UID_EXTRA
 from kruntimes.common.api.views import CSR, Condition, CSRSpec, CSRStatus, Meta, Pod, PodSpec
 from kruntimes.common.kube.csr import CertificateNames, build_request, usages

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kruntimes.common.api.views import Meta, Pod
 from kruntimes.controller.book import Book
 from kruntimes.controller.schedule import pending, usage

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.controller_world import Json, World, eventually, world
+
 from kruntimes.common.api.names import FINALIZER, READINESS_GATE, SERVING_SIGNER, Role, pod_dns, runtime_dns, spiffe_id
 from kruntimes.common.api.views import Pod, Runtime, condition
 from kruntimes.common.errors import Terminal
@@ -13,7 +15,6 @@ from kruntimes.common.kube.csr import CertificateNames, CertificateRefused, requ
 from kruntimes.common.kube.errors import Forbidden
 from kruntimes.controller.signer import ensure_authority
 from kruntimes.controller.views import ControlledRun
-from tests.controller_world import Json, World, eventually, world
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.controller_world import Json, World, eventually, world
+
 from kruntimes.common.api.names import READINESS_GATE
 from kruntimes.common.api.views import Pod, condition
 from kruntimes.common.kube import paths
 from kruntimes.controller import heartbeats, lifecycle, pods
 from kruntimes.controller.views import ControlledRun
-from tests.controller_world import Json, World, eventually, world
 
 SILENT_SECONDS, FENCE_SECONDS, CLAIM_SECONDS = 1.5, 3.0, 3.0
 

@@ -1,6 +1,7 @@
 """How heartbeats are read: only a change that was seen counts, on one clock."""
 
 import pytest
+
 from kruntimes.common.api.views import Lease, LeaseSpec, Meta, OwnerReference
 from kruntimes.controller.heartbeats import Heartbeats
 

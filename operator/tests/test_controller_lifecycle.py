@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kruntimes.common.api.phases import ASSIGNED, TERMINAL, Phase
 from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.transitions import Writer, check

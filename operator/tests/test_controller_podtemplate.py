@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from kruntimes.common.api.views import Runtime
 from kruntimes.controller.podtemplate import (
     PodDefaults,

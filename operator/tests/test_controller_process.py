@@ -11,13 +11,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.controller_world import World, eventually, world
+
 from kruntimes.common.api.views import Lease
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.errors import Missing, Unreachable
 from kruntimes.controller.main import LEASE
 from kruntimes.controller.scheduler import Scheduler
 from kruntimes.controller.views import ControlledRun
-from tests.controller_world import World, eventually, world
 
 
 @pytest.fixture

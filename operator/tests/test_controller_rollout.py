@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kruntimes.common.api.views import Condition
 from kruntimes.controller.rollout import (
     BUSY_COST,

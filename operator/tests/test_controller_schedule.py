@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.views import Pod
 from kruntimes.controller.schedule import (

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.phases import Phase
 from kruntimes.common.api.reasons import Reason

@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
 from kruntimes.common.api.names import (
     INTERNAL_DOMAIN,
     POD_NAME_EXTRA,

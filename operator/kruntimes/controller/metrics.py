@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
 from kruntimes.controller.approve import ISSUED_TOTAL
 from kruntimes.controller.lifecycle import DECISIONS_TOTAL
 from kruntimes.controller.schedule import ASSIGNED_TOTAL, ENDED_TOTAL, PENDING_RUNS
-from prometheus_client import CollectorRegistry, Counter, Gauge
 
 LEADING = "kruntimes_operator_leading"
 

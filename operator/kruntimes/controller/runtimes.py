@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import msgspec
+
 from kruntimes.common import clock
 from kruntimes.common.api.names import (
     POD_DELETION_COST,

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 import msgspec
+
 from kruntimes.common import clock
 from kruntimes.common.api.phases import Phase
 from kruntimes.common.api.reasons import Reason

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+
 from kruntimes.common import clock
 from kruntimes.common.api.names import CA_BUNDLE_KEY, CA_NAME
 from kruntimes.common.api.views import CSR, Condition, Meta, Pod, View, condition

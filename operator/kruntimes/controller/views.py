@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
+
 from kruntimes.common.api import quantities, times
 from kruntimes.common.api.durations import seconds
 from kruntimes.common.api.names import FINALIZER

@@ -17,7 +17,7 @@ JSON = "application/json"
 MERGE = "application/merge-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 LIMIT_SECONDS = 90.0
-"""Until the server serves a new kind, or a controller has caught up: well under a second, unless the machine is busy."""
+"""Until the server serves a new kind, or a controller has caught up: well under a second on a quiet machine."""
 
 Json = dict[str, Any]
 

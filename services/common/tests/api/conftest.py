@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kruntimes.common.api import manifests
 from tests.api.api_server import FUNCTION, GROUP, RUNTIME, Server, until
+
+from kruntimes.common.api import manifests
 
 
 @pytest.fixture(scope="session")

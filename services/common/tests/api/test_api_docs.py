@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.api.api_server import GROUP, Json, Server
+
 from kruntimes.common.api.phases import Phase
 from kruntimes.common.api.reasons import Reason, RunCondition, RuntimeCondition
-from tests.api.api_server import GROUP, Json, Server
 
 PAGE = (Path(__file__).parents[4] / "docs" / "api.md").read_text(encoding="utf-8")
 EXAMPLES: list[Json] = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]

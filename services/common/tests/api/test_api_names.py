@@ -5,6 +5,7 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import (
     InvokePath,

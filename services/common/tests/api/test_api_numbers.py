@@ -5,6 +5,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kruntimes.common.api import quantities
 from kruntimes.common.api.durations import seconds
 from kruntimes.common.api.reasons import Reason

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kruntimes.common.api import outcomes, outputs
 from kruntimes.common.api.outcomes import Failure, Kind, Outcome
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kruntimes.common.api import manifests, names
 from tests.api.api_server import Json, Server, until
+
+from kruntimes.common.api import manifests, names
 
 SYSTEM = f"rbac-system-{uuid.uuid4().hex[:8]}"
 """An installation of our own, beside whatever else the cluster holds."""
@@ -118,10 +119,11 @@ ISSUES = (f"update {CSR}/approval", f"update {CSR}/status", "sign signers krunti
 
 RUNTIMED_MAY = (
     *(f"{verb} runs" for verb in ("get", "list", "watch", "patch")), "patch runs/status", "update runs/status",
-    "update runs/finalizers", *(f"{verb} pods" for verb in ("get", "list", "watch")),
+    "update runs/finalizers", "get runtimes", *(f"{verb} pods" for verb in ("get", "list", "watch")),
     *(f"{verb} leases" for verb in ("create", "get", "update", "patch")), "create events", "patch events",
 )  # fmt: skip
-RUNTIMED_MAY_NOT = ("create runs", "delete runs", "get runtimes", "patch pods", "patch pods/status", "delete leases",
+RUNTIMED_MAY_NOT = ("create runs", "delete runs", "list runtimes", "patch runtimes", "patch pods",
+                    "patch pods/status", "delete leases",
                     "list leases", "get configmaps", "create rolebindings", *ISSUES)  # fmt: skip
 
 OPERATOR, ROUTER, GATEWAY = (account(f"kruntimes-{name}") for name in ("operator", "router", "gateway"))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from kruntimes.common.api.settings import Settings, SettingsError
 
 

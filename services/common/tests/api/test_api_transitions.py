@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+
 from kruntimes.common.api.phases import ASSIGNED, CLASSES, TERMINAL, Phase, classify
 from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.retry import may_retry

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from kruntimes.common.api import manifests, views
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.phases import Phase
