@@ -5,6 +5,7 @@ The whole status stays under 6 KiB: gRPC drops trailers over 8 KiB at random.
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
+
 from kruntimes.runtime import answers, bounds
 from kruntimes.runtime.answers import Answer
 from kruntimes.runtime.host.protocol import ErrorDocument

@@ -49,10 +49,11 @@ def main(arguments: list[str]) -> NoReturn:
 async def serve(settings: Settings, control: socket.socket, options: argparse.Namespace) -> None:
     """Serves until cancelled; then running calls are drained, and every process of a function is ended."""
     # gRPC must not be loaded before the nursery was forked.
+    from prometheus_client import CollectorRegistry, ProcessCollector
+
     from kruntimes.runtime.manager import Limits, Manager
     from kruntimes.runtime.metrics import Metrics
     from kruntimes.runtime.server import serving
-    from prometheus_client import CollectorRegistry, ProcessCollector
 
     path = settings.require("executor_socket").executor_socket
     assert path is not None

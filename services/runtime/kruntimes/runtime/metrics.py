@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from kruntimes.runtime.ladder import Action
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from kruntimes.runtime.ladder import Action
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900)
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
+
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
 from kruntimes.runtime import answers, faults, requests

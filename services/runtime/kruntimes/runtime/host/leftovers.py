@@ -4,6 +4,7 @@ The host is the sub-reaper of its descendants, so one system call tells that the
 """
 
 import os
+import sys
 import threading
 
 from kruntimes.runtime.proc import tree
@@ -26,9 +27,19 @@ class Leftovers:
         tree.end_below(os.getpid(), self._reap, keep=self._keep)
 
     def recycle_reason(self) -> str:
-        """Why the process should be replaced, or an empty text."""
-        left = threading.active_count() - self._threads
-        return f"{left} threads were left running" if left > MAX_THREADS_LEFT else ""
+        """Why the process should be replaced, or an empty text; asked before `end_processes`.
+
+        A process of `multiprocessing` shares locks with objects of this one. Killing it may leave a lock taken
+        that a later call, or the garbage collector in it, waits for: then the whole host goes.
+        """
+        threads = threading.active_count() - self._threads
+        if threads > MAX_THREADS_LEFT:
+            return f"{threads} threads were left running"
+        multiprocessing = sys.modules.get("multiprocessing")
+        if multiprocessing is None:
+            return ""
+        workers = [child for child in multiprocessing.active_children() if child.pid not in self._keep]
+        return f"{len(workers)} processes of multiprocessing were left running" if workers else ""
 
     def _reap(self) -> None:
         for pid in tree.children(os.getpid()):

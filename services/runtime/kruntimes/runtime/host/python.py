@@ -82,7 +82,7 @@ class PythonHost:
         """Cancels tasks and ends processes that the call left."""
         if self._runner is not None:
             self._end_tasks(self._runner.get_loop())
-        if self._leftovers is not None:
+        if self._leftovers is not None and not self._recycle:
             self._leftovers.end_processes()
 
     def _run(self, event: object, context: Context) -> object:
@@ -115,9 +115,10 @@ class PythonHost:
             self._recycle = f"{len(stubborn)} tasks were left running and did not give way"
 
     def _with_recycle(self, answer: Answer) -> Answer:
-        reason = self._recycle or (self._leftovers.recycle_reason() if self._leftovers is not None else "")
-        if reason:
-            answer.meta = Meta(outputs=answer.meta.outputs, recycle=reason)
+        if self._leftovers is not None:
+            self._recycle = self._recycle or self._leftovers.recycle_reason()
+        if self._recycle:
+            answer.meta = Meta(outputs=answer.meta.outputs, recycle=self._recycle)
         return answer
 
 

@@ -76,8 +76,9 @@ class _Loop:
         self._decoder = CallDecoder(Mode.LINK, HOST_LIMITS)
         self._events: deque[CallEvent] = deque()
         self._current: str | None = None
+        self._asked = False
         self._link = socket.socket(fileno=_move(link.detach()))
-        os.register_at_fork(after_in_child=self._link.close)
+        os.register_at_fork(after_in_child=self._in_forked_child)
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(ASK_SIGNAL, self._on_ask)
 
@@ -102,7 +103,7 @@ class _Loop:
         return self._events.popleft()
 
     def _serve(self, call: Call) -> None:
-        self._current = call.uid
+        self._current, self._asked = call.uid, False
         self._read_on()
         try:
             if call.function == INITIALISE:
@@ -116,6 +117,8 @@ class _Loop:
         self._current = None
         if os.getpid() != self._pid:
             os._exit(0)  # a fork made by the handler came back through it; only the original answers
+        if self._asked:
+            self._host.tidy()  # whoever stopped the call relies on everything being over with the answer
         _flush()
         meta = answer.meta.encode()
         self._link.sendall(
@@ -124,7 +127,8 @@ class _Loop:
                 Mode.LINK,
             )
         )
-        self._host.tidy()
+        if not self._asked:
+            self._host.tidy()  # what was left behind must not delay the answer
 
     def _read_on(self) -> None:
         """Takes what has arrived since, without waiting, and obeys a cancellation of the running call."""
@@ -134,18 +138,25 @@ class _Loop:
         except BlockingIOError:
             pass
         if any(isinstance(event, Cancel) and event.uid == self._current for event in self._events):
+            self._asked = True
             self._host.ask()
 
     def _on_ask(self, number: int, frame: FrameType | None) -> None:
-        if self._current is not None and os.getpid() == self._pid:
+        if self._current is not None:
             self._read_on()
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:
-            os._exit(128 + signal.SIGTERM)  # a forked child that kept our handler
         if self._current is None:
             self._leave()
         raise Stopped
+
+    def _in_forked_child(self) -> None:
+        """A child is an ordinary process. A handler in Python would run late where a signal meets a system call
+        that is about to block, and whoever terminates a child waits for its end."""
+        self._link.close()
+        for number, ours in ((signal.SIGTERM, self._on_term), (ASK_SIGNAL, self._on_ask)):
+            if signal.getsignal(number) == ours:
+                signal.signal(number, signal.SIG_DFL)
 
     def _leave(self) -> NoReturn:
         """The orderly end: what the module registered for it runs; threads are not waited for."""

@@ -1,0 +1,7 @@
+"""Needs what is not there."""
+
+import does_not_exist_anywhere
+
+
+def handler(event: object) -> object:
+    return does_not_exist_anywhere

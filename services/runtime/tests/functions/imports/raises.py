@@ -1,0 +1,5 @@
+"""Fails in a helper."""
+
+from helper import prepare
+
+prepare()

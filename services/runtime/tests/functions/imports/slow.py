@@ -1,0 +1,5 @@
+"""Never becomes ready."""
+
+import time
+
+time.sleep(300)

@@ -1,0 +1,4 @@
+"""Does not compile."""
+
+def handler(event):
+    return event +

@@ -1,0 +1,2 @@
+echo "cannot be loaded" >&2
+exit 7

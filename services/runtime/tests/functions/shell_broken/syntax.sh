@@ -1,0 +1,6 @@
+fine() { echo fine; }
+
+broken() {
+    if true; then
+        echo "no fi"
+}
