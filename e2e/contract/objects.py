@@ -139,17 +139,18 @@ PLAINS = crd(
         "type": "object",
         "properties": {
             "spec": {"type": "object", "properties": {"text": {"type": "string"}}},
-            "status": {"type": "object"},
+            "status": {"type": "object", "properties": {"text": {"type": "string"}}},
         },
     },
 )
-"""A kind without the status subresource."""
+"""A kind without subresources."""
 
 
 def install(api: Api) -> None:
     """Puts the CRDs of kruntimes and of this suite on the server, and waits until their resources are served.
 
-    They stay there: other users of the same server may have objects of them.
+    They stay there: other users of the same server may have objects of them. An update of a CRD comes into force some
+    time after its answer, and nothing tells when, so a kind of this suite that has changed is made anew.
     """
     files = [yaml.safe_load((CRDS / f"{kind}.yaml").read_text()) for kind in ("runs", "runtimes")]
     for body in (*files, WIDGETS, PLAINS):
@@ -157,7 +158,12 @@ def install(api: Api) -> None:
         if api.create(at("customresourcedefinitions"), body).code == 409:
             held = api.get(at("customresourcedefinitions", None, name)).ok()
             new = {**body, "metadata": {**body["metadata"], "resourceVersion": held["metadata"]["resourceVersion"]}}
-            api.replace(at("customresourcedefinitions", None, name), new).ok()
+            path = at("customresourcedefinitions", None, name)
+            changed = api.replace(path, new).ok()["metadata"]["generation"] != held["metadata"]["generation"]
+            if changed and body in (WIDGETS, PLAINS):
+                api.delete(path).ok()
+                eventually(f"{name} gone", lambda path=path: api.get(path).code == 404, ESTABLISH_SECONDS)
+                api.create(at("customresourcedefinitions"), body).ok(201)
     for plural in ("runs", "runtimes", "widgets", "plains"):
         eventually(f"{plural} served", lambda plural=plural: api.get(at(plural)).code == 200, ESTABLISH_SECONDS)
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from contract.client import Api, at
+from contract.client import JSON, Api, at
 from contract.objects import BODIES, CLUSTER_SCOPED, KINDS, make, obj
 
 RESOURCES = sorted(BODIES)
@@ -187,8 +187,8 @@ def test_field_managers_are_kept_with_the_fields_they_wrote(api: Api, ns: str, n
 
 def test_the_field_manager_of_those_who_name_none_is_their_user_agent(api: Api, ns: str, name: str) -> None:
     """Up to the first slash."""
-    answer = api.http.post(at("configmaps", ns), content=json.dumps(obj("configmaps", name)),
-                           headers={"user-agent": "some-client/1.2 (x)", "content-type": "application/json"})  # fmt: skip
+    headers = {"user-agent": "some-client/1.2 (x)", "content-type": JSON}
+    answer = api.http.post(at("configmaps", ns), content=json.dumps(obj("configmaps", name)), headers=headers)
     assert [e["manager"] for e in answer.json()["metadata"]["managedFields"]] == ["some-client"]
 
 

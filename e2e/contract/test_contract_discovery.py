@@ -1,4 +1,4 @@
-"""What a client learns about the API itself: /api, /apis, resource lists, versions, health, and paths that are not there."""
+"""What a client learns about the API itself: discovery documents, versions, health, and paths that are not there."""
 
 from typing import Any
 
@@ -114,7 +114,7 @@ def test_a_resource_is_listed(api: Api, path: str, name: str, expected: dict[str
 
 
 def test_discovery_answers_those_who_ask_for_the_aggregated_form_with_something_they_know(api: Api) -> None:
-    """kubectl asks for the aggregated document first and takes the plain one as well, told apart by the content type."""
+    """kubectl asks for the aggregated document first and takes the plain one as well, told apart by content type."""
     accept = (
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
         "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
