@@ -122,7 +122,7 @@ class Api:
         self._namespace_open(resource, namespace)
         if meta.get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"):
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
             meta.pop(key, None)
         meta["uid"], meta["creationTimestamp"] = ctx.uid(), ctx.timestamp
         if strategy.generation:
@@ -132,7 +132,8 @@ class Api:
         strategy.prepare_create(obj, ctx)
         for admit in self.parts.admits:
             admit(resource, "", obj, None, ctx)
-        causes = metadata.validate(meta, rule=strategy.names) + strategy.validate(obj, ctx)
+        causes = metadata.validate(meta, rule=strategy.names, any_finalizer=strategy.any_finalizer)
+        causes += strategy.validate(obj, ctx)
         if causes:
             raise invalid(resource.about_kind(meta.get("name", "")), causes)
         call.warnings.extend(strategy.warnings(obj, None))
@@ -144,20 +145,25 @@ class Api:
 
     def update(
         self, resource: Resource, namespace: str, name: str, obj: Json, call: Call = _OWN, *, subresource: str = ""
-    ) -> Json:
-        """Puts *obj* (a private copy) in the place of what is there.
+    ) -> tuple[Json, bool]:
+        """Puts *obj* (a private copy) in the place of what is there; returns it and whether it is new.
 
         Its metadata.resourceVersion and uid, if any, are preconditions.
         """
         meta = _metadata(obj)
         _place(resource, namespace, meta)
-        if meta.get("name", "") != name:
-            if not meta.get("name"):
-                raise bad_request("name must be provided")
-            raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
-        self._known(resource, obj, self.strategies.of(resource), call)
+        _named(meta, name)
+        strategy = self.strategies.of(resource)
+        if strategy.made_by_put and not subresource and self.store.peek(resource.key, namespace, name) is None:
+            return self.create(resource, namespace, obj, call), True
         stored = self.store.get(resource, namespace, name)
-        return self._change(resource, stored, obj, call, subresource, unconditional=not meta.get("resourceVersion"))
+        self._known(resource, obj, strategy, call)
+        uid = stored["metadata"]["uid"]
+        if meta.setdefault("uid", uid) != uid:
+            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {uid}"
+            raise conflict(resource.about(name), why)
+        unconditional = not meta.get("resourceVersion")
+        return self._change(resource, stored, obj, call, subresource, unconditional=unconditional), False
 
     def change(
         self, resource: Resource, namespace: str, name: str, edit: Edit, call: Call = _OWN, *, subresource: str = ""
@@ -186,7 +192,14 @@ class Api:
             raise unsupported_media_type([*self.parts.patches, APPLY_PATCH])
         stored = self.store.get(resource, namespace, name)
         obj = private(patcher(resource, stored, patch))
-        _metadata(obj)
+        if not isinstance(obj, dict):
+            raise bad_request("the patched value is not an object")
+        _place(resource, namespace, _metadata(obj))
+        _named(obj["metadata"], name)
+        for key, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+            if obj.setdefault(key, wanted) != wanted:
+                cause = metadata.invalid_value(key, obj[key], f"must be {wanted}")
+                raise invalid(resource.about_kind(name), [cause])
         self._known(resource, obj, self.strategies.of(resource), call)
         return self._change(resource, stored, obj, call, subresource), False
 
@@ -301,11 +314,11 @@ class Api:
         ctx, strategy = self.context(call), self.strategies.of(resource)
         meta, old = obj["metadata"], stored["metadata"]
         name = old["name"]
-        if not unconditional and meta.get("resourceVersion", old["resourceVersion"]) != old["resourceVersion"]:
+        expected = meta.get("resourceVersion") or old["resourceVersion"]
+        if not expected.isdecimal():
+            raise StatusError(500, "", f"strconv.ParseUint: parsing {metadata.quoted(expected)}: invalid syntax")
+        if expected != old["resourceVersion"]:
             raise conflict(resource.about(name), STALE)
-        if meta.get("uid") and meta["uid"] != old["uid"]:
-            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['uid']}"
-            raise conflict(resource.about(name), why)
         causes = []
         if unconditional and not strategy.unconditional:
             causes.append(metadata.invalid_value("metadata.resourceVersion", 0, "must be specified for an update"))
@@ -316,7 +329,8 @@ class Api:
             admit(resource, subresource, obj, stored, ctx)
         if strategy.generation and strategy.counts(obj, stored):
             meta["generation"] = old.get("generation", 0) + 1
-        causes += metadata.validate(meta, rule=strategy.names) + metadata.validate_update(meta, old)
+        causes += metadata.validate(meta, rule=strategy.names, any_finalizer=strategy.any_finalizer)
+        causes += metadata.validate_update(meta, old)
         causes += strategy.validate_update(obj, stored, ctx, subresource)
         if causes:
             raise invalid(resource.about_kind(name), causes)
@@ -367,10 +381,8 @@ class Api:
         if stored is None and subresource:
             raise not_found(resource.about(name))
         _place(resource, namespace, _metadata(patch))
-        if patch["metadata"].setdefault("name", name) != name:
-            raise bad_request(
-                f"the name of the object ({patch['metadata']['name']}) does not match the name on the URL ({name})"
-            )
+        patch["metadata"].setdefault("name", name)
+        _named(patch["metadata"], name)
         strategy, ctx = self.strategies.of(resource), self.context(call)
         merged = private(
             self.parts.ownership.applied(
@@ -396,6 +408,14 @@ def _metadata(obj: Json) -> Json:
     return meta
 
 
+def _named(meta: Json, name: str) -> None:
+    """The name of the path is the object's."""
+    if not meta.get("name"):
+        raise bad_request("name must be provided")
+    if meta["name"] != name:
+        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+
+
 def _place(resource: Resource, namespace: str, meta: Json) -> None:
     """The namespace of the path is the object's."""
     if not resource.namespaced:
@@ -418,7 +438,7 @@ def _preconditions(resource: Resource, stored: Json, options: DeleteOptions) -> 
     if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
         why = (
             f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
-            f"in record ({meta['resourceVersion']}). The object might have been modified"
+            f"in record ({meta['resourceVersion']}). The object might have been deleted and then recreated"
         )
         raise conflict(resource.about_kind(meta["name"]), why)
 

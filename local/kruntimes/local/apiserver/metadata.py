@@ -95,6 +95,8 @@ def name_faults(name: str, rule: str) -> list[str]:
         return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
     pattern, longest, text = _FULL[rule]
     faults = [f"must be no more than {longest} bytes"] if len(name) > longest else []
+    if rule == "label" and "." in name and re.fullmatch(_SUBDOMAIN, name):
+        return [*faults, "must not contain dots"]
     return faults if pattern.fullmatch(name) else [*faults, text]
 
 
@@ -103,8 +105,8 @@ def generated(base: str, suffix: Callable[[], str]) -> str:
     return base[:MAX_GENERATED_BASE] + suffix()
 
 
-def validate(meta: Json, *, rule: str) -> list[Cause]:
-    """Faults of the metadata of an object as it is about to be stored."""
+def validate(meta: Json, *, rule: str, any_finalizer: bool) -> list[Cause]:
+    """Faults of the metadata of an object as it is about to be stored. The rest: see `Strategy`."""
     causes: list[Cause] = []
     prefix, name = meta.get("generateName", ""), meta.get("name", "")
     if prefix and rule == "path":
@@ -122,10 +124,25 @@ def validate(meta: Json, *, rule: str) -> list[Cause]:
     causes += _owners(meta.get("ownerReferences") or [])
     for i, finalizer in enumerate(meta.get("finalizers") or []):
         causes += [invalid_value("metadata.finalizers", finalizer, f) for f in key_faults(finalizer)]
-        if not key_faults(finalizer) and "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion"):
+        if not any_finalizer and not key_faults(finalizer) and unqualified(finalizer):
             why = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(invalid_value(f"metadata.finalizers[{i}]", finalizer, why))
     return causes
+
+
+def unqualified(finalizer: str) -> bool:
+    """Whether a finalizer is neither a standard one nor has a domain."""
+    return "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion", "kubernetes")
+
+
+def finalizer_warnings(meta: Json) -> list[str]:
+    """What is said about finalizers without a domain where they are taken."""
+    return [
+        f"metadata.finalizers: {quoted(f)}: prefer a domain-qualified finalizer name to avoid accidental conflicts "
+        "with other finalizer writers"
+        for f in meta.get("finalizers") or []
+        if unqualified(f)
+    ]
 
 
 def key_faults(key: str) -> list[str]:
@@ -182,10 +199,11 @@ def _owners(owners: list[Json]) -> list[Cause]:
         at = f"metadata.ownerReferences[{i}]"
         if not owner.get("apiVersion"):
             causes.append(invalid_value(f"{at}.apiVersion", "", "version must not be empty"))
-        for key, why in (("kind", "kind must not be empty"), ("name", "name must not be empty"),
-                         ("uid", "uid must not be empty")):  # fmt: skip
-            if not owner.get(key):
-                causes.append(invalid_value(f"{at}.{key}", "", why))
+        missing = [key for key in ("kind", "name", "uid") if not owner.get(key)]
+        causes += [required(f"{at}.{key}", "must not be empty") for key in missing]
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            why = "Invalid value: /v1, Kind=Event is disallowed from being an owner"
+            causes.append(Cause(at, "FieldValueInvalid", why))
     if len(controllers) > 1:
         why = (
             "Only one reference can have Controller set to true. Found "
@@ -195,24 +213,23 @@ def _owners(owners: list[Json]) -> list[Cause]:
     return causes
 
 
-KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-"""What an update that leaves it out does not change."""
-_IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+KEPT = ("creationTimestamp", "deletionGracePeriodSeconds", "generation")
+"""What an update does not change, whatever it says."""
+_IMMUTABLE = ("name", "namespace", "uid", "deletionTimestamp")
 
 
 def carry(meta: Json, old: Json) -> None:
     """Brings what the server keeps from *old* into the metadata of an update, in place."""
-    for key in KEPT:
-        if key in old and (key not in meta or key in ("generation", "deletionTimestamp") or meta[key] is None):
-            meta[key] = old[key]
-    if "generation" not in old:
-        meta.pop("generation", None)
-    if "deletionTimestamp" not in old:
-        meta.pop("deletionTimestamp", None)
-        meta.pop("deletionGracePeriodSeconds", None)
-    meta.pop("selfLink", None)
-    for key in [k for k, v in meta.items() if v is None]:
+    for key in [k for k, v in meta.items() if v is None or k == "selfLink"]:
         del meta[key]
+    for key in KEPT:
+        if key in old:
+            meta[key] = old[key]
+        else:
+            meta.pop(key, None)
+    for key in ("uid", "deletionTimestamp"):
+        if key in old:
+            meta.setdefault(key, old[key])
 
 
 def validate_update(meta: Json, old: Json) -> list[Cause]:

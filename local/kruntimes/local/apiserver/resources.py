@@ -78,6 +78,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _REVIEW = {"verbs": ("create",), "virtual": True}
 BUILT_IN: tuple[Resource, ...] = (
     _core("namespaces", "Namespace", namespaced=False, short_names=("ns",), subresources=("status", "finalize"),
+          verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
           selectable=(".status.phase",)),
     _core("pods", "Pod", short_names=("po",), categories=("all",),
           subresources=("status", "binding", "log", "eviction"),

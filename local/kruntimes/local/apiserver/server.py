@@ -24,13 +24,17 @@ from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.selectors import selector
 from kruntimes.local.apiserver.status import (
     About,
+    NotServed,
     StatusError,
     bad_request,
     forbidden,
     internal,
     method_not_allowed,
+    not_found,
     path_not_found,
     too_large,
+    unsupported_media_type,
+    verb_not_supported,
 )  # fmt: skip
 from kruntimes.local.apiserver.watch import Hub, Watcher, error_line
 
@@ -96,6 +100,8 @@ class Server:
             return await self._serve(http)
         except StatusError as refusal:
             return _refuse(refusal)
+        except NotServed:
+            return web.Response(status=404, text="404 page not found\n", headers=_NO_CACHE)
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception:
@@ -117,7 +123,7 @@ class Server:
             return self._other(http, request)
         resource = self._api.resources.find(request.group, request.version, request.resource)
         if resource is None:
-            raise path_not_found()
+            raise _nothing(self._api, request.group)
         return await _Exchange(self, http, query, request, resource).serve()
 
     def _other(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
@@ -127,7 +133,7 @@ class Server:
         if root in _HEALTH:
             return web.Response(body=b"ok", content_type="text/plain", headers=_NO_CACHE)
         if http.method not in ("GET", "HEAD"):
-            raise path_not_found()
+            raise method_not_allowed()
         resources = self._api.resources
         parts = path.strip("/").split("/")
         found: Json | None = None
@@ -148,7 +154,8 @@ class Server:
         elif path == "/":
             found = {"paths": ["/api", "/apis", *sorted(_HEALTH), "/openapi/v3", "/version"]}
         if found is None:
-            raise path_not_found()
+            group = parts[1] if parts[0] == "apis" and len(parts) > 1 else "" if parts[0] == "api" else None
+            raise NotServed if group is None else _nothing(self._api, group)
         return _answer(found)
 
     # what an exchange uses of the server
@@ -198,8 +205,7 @@ class _Exchange:
             return await self._subresource()
         if resource.virtual:
             return await self._review()
-        if request.verb not in resource.verbs:
-            raise method_not_allowed(resource.about())
+        self._check_method()
         match request.verb:
             case "get":
                 return self._show(self._api.get(resource, self._namespace, request.name))
@@ -217,6 +223,22 @@ class _Exchange:
                 return await self._delete()
             case _:
                 return await self._delete_collection()
+
+    def _check_method(self) -> None:
+        """Whether the method fits the path: a collection is not replaced, an object is not posted to."""
+        request, resource = self._request, self._resource
+        writes = request.verb in ("create", "update", "patch", "deletecollection", "delete")
+        if resource.custom and writes and resource.namespaced and not self._namespace:
+            raise NotServed
+        if resource.custom and request.verb in ("update", "patch") and not request.name:
+            raise bad_request("name must be provided")
+        fits = bool(request.name) == (request.verb not in ("create", "list", "watch", "deletecollection"))
+        if request.verb == "watch":
+            fits = True
+        if request.verb not in resource.verbs or not fits:
+            raise method_not_allowed()
+        if writes and resource.namespaced and not self._namespace:
+            raise method_not_allowed()
 
     # ------------------------------------------------------------ reading
 
@@ -329,21 +351,19 @@ class _Exchange:
         )
 
     async def _create(self) -> web.Response:
-        if self._resource.namespaced and not self._namespace:
-            raise method_not_allowed(self._resource.about())
         call, obj = self._call(), await self._object(self._resource)
         return self._show(self._api.create(self._resource, self._namespace, obj, call), 201, call)
 
     async def _update(self, subresource: str) -> web.Response:
         call, obj = self._call(), await self._object(self._resource)
-        done = self._api.update(self._resource, self._namespace, self._request.name, obj, call, subresource=subresource)
-        return self._show(done, 200, call)
+        done, new = self._api.update(
+            self._resource, self._namespace, self._request.name, obj, call, subresource=subresource
+        )
+        return self._show(done, 201 if new else 200, call)
 
     async def _patch_body(self) -> Any:
         media = self._media()
         if media != APPLY_PATCH and media not in self._api.parts.patches:
-            from kruntimes.local.apiserver.status import unsupported_media_type
-
             raise unsupported_media_type([*self._api.parts.patches, APPLY_PATCH])
         return decode(await self._body(), media, self._api.parts.protobuf)
 
@@ -387,7 +407,7 @@ class _Exchange:
 
     async def _review(self) -> web.Response:
         if self._request.verb != "create":
-            raise method_not_allowed(self._resource.about())
+            raise method_not_allowed()
         review = self._api.parts.reviews.get(self._resource.key)
         if review is None:
             raise path_not_found()
@@ -398,17 +418,15 @@ class _Exchange:
         request, resource = self._request, self._resource
         name, verb = request.subresource, request.verb
         if name not in resource.subresources or not request.name:
-            raise path_not_found()
+            raise not_found(resource.about(request.name)) if resource.custom else path_not_found()
+        if verb not in discovery.SUBRESOURCE_VERBS.get(name, ("get", "update", "patch")):
+            raise verb_not_supported(resource.about(), verb) if resource.custom else method_not_allowed()
         if name == "log":
-            if verb != "get":
-                raise method_not_allowed(resource.about())
             return await self._server.logs.serve(self._http, self._namespace, request.name, self._query)
         if name == "scale":
             return await self._scale()
         act = self._api.parts.acts.get((*resource.key, name))
         if act is not None:
-            if verb != "create":
-                raise method_not_allowed(resource.about())
             value = decode(await self._body(), self._media(), self._api.parts.protobuf)
             if not isinstance(value, dict):
                 raise bad_request("the body must be an object")
@@ -419,7 +437,7 @@ class _Exchange:
             return await self._update(name)
         if verb == "patch":
             return await self._patch(name)
-        raise method_not_allowed(resource.about())
+        raise path_not_found()
 
     async def _scale(self) -> web.Response:
         resource, name, verb = self._resource, self._request.name, self._request.verb
@@ -436,7 +454,7 @@ class _Exchange:
                 raise bad_request("a scale is not applied")
             wanted = patcher(scale.SCALE, scale.of(resource, stored), patch)
         else:
-            raise method_not_allowed(resource.about())
+            raise path_not_found()
         edited = scale.edit(resource, stored, wanted)
         done = self._api.change(resource, self._namespace, name, edited, call, subresource="scale")
         return _answer(scale.of(resource, done))
@@ -521,6 +539,12 @@ class _Exchange:
             data = await watcher.take(min(end, mark if bookmarks else end) - now)
             if data:
                 await response.write(data)
+
+
+def _nothing(api: Api, group: str) -> Exception:
+    """What is said of a path in a group where nothing is: groups that are built in speak of it in a Status."""
+    known = [resource for resource in api.resources if resource.group == group]
+    return path_not_found() if known and not known[0].custom else NotServed()
 
 
 def _not_allowed(request: Request) -> StatusError:

@@ -82,7 +82,7 @@ class StatusError(Exception):
             details["causes"] = [cause.to_json() for cause in self.causes]
         if self.retry_after is not None:
             details["retryAfterSeconds"] = self.retry_after
-        if details:
+        if details or self.about is not None:
             body["details"] = details
         body["code"] = self.code
         return body
@@ -95,7 +95,11 @@ def not_found(about: About) -> StatusError:
 
 def path_not_found() -> StatusError:
     """There is no such resource or path at all."""
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource", about=About())
+
+
+class NotServed(Exception):
+    """Nothing is served at a path, and not even a Status says so: the answer is a line of plain text, code 404."""
 
 
 def already_exists(about: About) -> StatusError:
@@ -143,9 +147,15 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def method_not_allowed(about: About) -> StatusError:
-    """The resource exists, but not with that verb."""
+def method_not_allowed() -> StatusError:
+    """The path exists, but not with that method."""
     message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, about=About())
+
+
+def verb_not_supported(about: About, verb: str) -> StatusError:
+    """How a custom resource says the same."""
+    message = f'{verb} is not supported on resources of kind "{about.qualified}"'
     return StatusError(405, "MethodNotAllowed", message, about=about)
 
 

@@ -66,13 +66,16 @@ class Strategy:
 
     generation: whether spec changes are counted in metadata.generation. names: which rule its names follow:
     `subdomain` (DNS-1123 subdomain), `label` (DNS-1123 label), `label1035`, or `path` (no `/`, `%`, `.`, `..`).
-    unconditional: whether an update without resourceVersion is taken. answers_with_object: whether DELETE answers
+    unconditional: whether an update without resourceVersion is taken. made_by_put: whether a PUT creates what is not
+    there. any_finalizer: whether finalizers need no domain. answers_with_object: whether DELETE answers
     with the object in place of a Status.
     """
 
     generation = False
     names = "subdomain"
     unconditional = True
+    made_by_put = False
+    any_finalizer = False
     answers_with_object = False
 
     def __init__(self, resource: Resource) -> None:
