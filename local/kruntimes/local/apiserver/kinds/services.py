@@ -1,0 +1,120 @@
+"""Services: an address of their own that never changes. Pure. Nothing routes to it in a local control plane."""
+
+from typing import Any
+
+from kruntimes.local.apiserver.metadata import invalid_value, not_supported, quoted, required
+from kruntimes.local.apiserver.status import Cause
+from kruntimes.local.apiserver.strategy import Context, Strategy, take
+
+Json = dict[str, Any]
+
+NETWORK = "10.96"
+"""/16, as kubeadm and kind have it."""
+FIRST = f"{NETWORK}.0.1"
+"""The API server's own Service gets the first address."""
+NODE_PORTS = (30000, 32767)
+SERVICES = ("", "services")
+_TYPES = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]
+_PROTOCOLS = ["SCTP", "TCP", "UDP"]
+
+
+class Services(Strategy):
+    """The fields that allocate are kept from update to update where a writer leaves them out."""
+
+    names = "label"
+    answers_with_object = True
+    made_by_put = True
+
+    def default(self, obj: Json) -> list[str]:
+        """An inner address, TCP, no affinity."""
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        for port in spec.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        if spec["type"] != "ExternalName":
+            spec.setdefault("internalTrafficPolicy", "Cluster")
+        if spec["type"] in ("NodePort", "LoadBalancer"):
+            spec.setdefault("externalTrafficPolicy", "Cluster")
+            if spec["type"] == "LoadBalancer":
+                spec.setdefault("allocateLoadBalancerNodePorts", True)
+        return []
+
+    def prepare_create(self, obj: Json, ctx: Context) -> None:
+        """Gives it an address."""
+        obj["status"] = {"loadBalancer": {}}
+        self._allocate(obj, ctx)
+
+    def _allocate(self, obj: Json, ctx: Context) -> None:
+        spec = obj["spec"]
+        if spec["type"] == "ExternalName":
+            return
+        held = ctx.store.list(SERVICES)
+        if not spec.get("clusterIP"):
+            spec["clusterIP"] = _free({s["spec"].get("clusterIP") for s in held}, ctx)
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if spec["type"] in ("NodePort", "LoadBalancer"):
+            taken = {p.get("nodePort") for s in held for p in s["spec"].get("ports") or []}
+            for port in spec.get("ports") or []:
+                if not port.get("nodePort"):
+                    port["nodePort"] = next(n for n in range(*NODE_PORTS) if n not in taken)
+                    taken.add(port["nodePort"])
+
+    def prepare_update(self, obj: Json, old: Json, ctx: Context, subresource: str) -> None:
+        """Keeps the address."""
+        super().prepare_update(obj, old, ctx, subresource)
+        if subresource or obj["spec"]["type"] == "ExternalName":
+            return
+        for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if not obj["spec"].get(key):
+                take(obj["spec"], old["spec"], key)
+        self._allocate(obj, ctx)
+
+    def validate(self, obj: Json, ctx: Context) -> list[Cause]:
+        """Faults of the spec."""
+        spec = obj["spec"]
+        causes: list[Cause] = []
+        if spec["type"] not in _TYPES:
+            causes.append(not_supported("spec.type", spec["type"], _TYPES))
+        ports = spec.get("ports") or []
+        if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
+            causes.append(required("spec.ports"))
+        seen: set[str] = set()
+        for i, port in enumerate(ports):
+            at, name = f"spec.ports[{i}]", port.get("name", "")
+            if len(ports) > 1 and not name:
+                causes.append(required(f"{at}.name"))
+            if name and name in seen:
+                causes.append(Cause(f"{at}.name", "FieldValueDuplicate", f"Duplicate value: {quoted(name)}"))
+            seen.add(name)
+            number = port.get("port", 0)
+            if not isinstance(number, int) or not 0 < number < 65536:
+                causes.append(invalid_value(f"{at}.port", number, "must be between 1 and 65535, inclusive"))
+            if port["protocol"] not in _PROTOCOLS:
+                causes.append(not_supported(f"{at}.protocol", port["protocol"], _PROTOCOLS))
+        return causes
+
+    def validate_update(self, obj: Json, old: Json, ctx: Context, subresource: str) -> list[Cause]:
+        """The address stays as long as there is one."""
+        if subresource:
+            return []
+        causes = self.validate(obj, ctx)
+        new, held = obj["spec"], old["spec"]
+        if held.get("clusterIP") and new["type"] != "ExternalName" and new.get("clusterIP") != held["clusterIP"]:
+            why = "may not change once set"
+            causes.append(invalid_value("spec.clusterIPs[0]", [new.get("clusterIP")], why))
+        return causes
+
+
+def _free(taken: set[Any], ctx: Context) -> str:
+    """An address that no Service has; the first of all is the API server's."""
+    if not taken:
+        return FIRST
+    while True:
+        drawn = int(ctx.uid().replace("-", "")[:8], 16) % 0xFFFE + 1
+        address = f"{NETWORK}.{drawn >> 8}.{drawn & 0xFF}"
+        if address not in taken:
+            return address
