@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from kruntimes.local.apiserver.certificates import Authority
+from kruntimes.local.apiserver.kinds.registry import ACTS, STRATEGIES
 from kruntimes.local.apiserver.parts import Parts
 
 
 def parts(state: Path, authority: Authority) -> Parts:
     """Everything that is plugged into the API core. state: the server's folder, for keys that outlive a restart."""
-    return Parts()
+    return Parts(strategies=dict(STRATEGIES), acts=dict(ACTS))

@@ -165,8 +165,8 @@ def bind(api: "Api", request: Request, body: Json, ctx: Context) -> Json:
         obj["spec"]["nodeName"] = node
         conditions = obj["status"].setdefault("conditions", [])
         conditions[:] = [c for c in conditions if c["type"] != "PodScheduled"]
-        scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None,
-                     "lastTransitionTime": ctx.timestamp, "observedGeneration": obj["metadata"].get("generation", 1)}  # fmt: skip
+        scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+        scheduled |= {"lastTransitionTime": ctx.timestamp, "observedGeneration": obj["metadata"].get("generation", 1)}
         conditions.append(scheduled)
         return obj
 

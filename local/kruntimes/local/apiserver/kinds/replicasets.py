@@ -23,9 +23,6 @@ class ReplicaSets(Strategy):
         template = spec.setdefault("template", {})
         template.setdefault("metadata", {})
         podspec.default(template.setdefault("spec", {}))
-        labels = template["metadata"].get("labels")
-        if labels:
-            obj["metadata"].setdefault("labels", dict(labels))
         return []
 
     def prepare_create(self, obj: Json, ctx: Context) -> None:

@@ -172,6 +172,9 @@ class Claims(Strategy):
             return []
         causes = self.validate(obj, ctx)
         if {**obj["spec"], "resources": None} != {**old["spec"], "resources": None}:
-            why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+            why = (
+                "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound "
+                "claims"
+            )
             causes.append(forbidden_value("spec", why))
         return causes
