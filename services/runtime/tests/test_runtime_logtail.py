@@ -44,6 +44,17 @@ def test_a_carriage_return_begins_the_line_anew() -> None:
     assert forwarder.feed(b"\rdone\nlater\n", 0.0).lines == ("done", "later")
 
 
+@given(st.lists(st.sampled_from([b"a", b"bc", b"\r", b"\n", b"\r\n", b"x" * 9000]), max_size=20), st.integers(1, 7))
+def test_cutting_never_changes_the_lines(parts: list[bytes], size: int) -> None:
+    data = b"".join(parts)
+    whole, pieces = LineForwarder(0.0), LineForwarder(0.0)
+    expected = whole.feed(data, 0.0).lines + whole.flush().lines
+    got: tuple[str, ...] = ()
+    for at in range(0, len(data), size * 1000 if len(data) > 1000 else size):
+        got += pieces.feed(data[at : at + (size * 1000 if len(data) > 1000 else size)], 0.0).lines
+    assert got + pieces.flush().lines == expected
+
+
 def test_a_long_line_is_cut_with_a_mark() -> None:
     forwarder = LineForwarder(0.0)
     for _ in range(160):

@@ -13,6 +13,7 @@ LINES_PER_SECOND = 50.0
 BURST_LINES = 200.0
 """A function that prints more has the rest counted, not forwarded: one function must not drown the others' logs."""
 CUT = " […]"
+_RETURN = ord("\r")
 
 
 class LogTail:
@@ -61,7 +62,7 @@ class LineForwarder:
 
     def __init__(self, now: float) -> None:
         self._line = bytearray()
-        self._cut = False
+        self._cut = self._returned = False
         self._tokens = BURST_LINES
         self._at = now
         self._suppressed = 0
@@ -82,10 +83,10 @@ class LineForwarder:
                 self._begin()
                 break
             self._tokens -= 1
-            self._add(data[at : min(end, at + 2 * LINE_BYTES)] if end - at > 2 * LINE_BYTES else data[at:end])
+            self._add(data, at, end)
             lines.append(self._take())
             at = end + 1
-        self._add(data[at:])
+        self._add(data, at, len(data))
         return Lines(tuple(lines), suppressed)
 
     def flush(self) -> Lines:
@@ -95,20 +96,25 @@ class LineForwarder:
 
     def _begin(self) -> None:
         self._line.clear()
-        self._cut = False
+        self._cut = self._returned = False
 
-    def _add(self, data: bytes) -> None:
-        body = data.removesuffix(b"\r")
-        if (restart := body.rfind(b"\r")) >= 0:
+    def _add(self, data: bytes, at: int, end: int) -> None:
+        """Appends data[at:end], which holds no line feed. A return at its very end waits for what follows."""
+        if at == end:
+            return
+        if self._returned:
             self._begin()
-            data = data[restart + 1 :]
+        returned = data[end - 1] == _RETURN
+        end -= returned
+        if (restart := data.rfind(b"\r", at, end)) >= 0:
+            self._begin()
+            at = restart + 1
         room = LINE_BYTES - len(self._line)
-        self._line += data[:room]
-        self._cut = self._cut or len(data) > room
+        self._line += data[at : min(end, at + room)]
+        self._cut = self._cut or end - at > room
+        self._returned = returned
 
     def _take(self) -> str:
-        raw = bytes(self._line).removesuffix(b"\r")
-        raw = raw[raw.rfind(b"\r") + 1 :]
-        text = raw.decode("utf-8", "replace") + (CUT if self._cut else "")
+        text = self._line.decode("utf-8", "replace") + (CUT if self._cut else "")
         self._begin()
         return text

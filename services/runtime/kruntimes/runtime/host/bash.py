@@ -18,12 +18,14 @@ from kruntimes.runtime.host.calls import context_of
 from kruntimes.runtime.host.context import Context
 from kruntimes.runtime.host.leftovers import Leftovers
 from kruntimes.runtime.host.protocol import Config, ErrorDocument, Meta
-from kruntimes.runtime.host.serve import Answer
+from kruntimes.runtime.host.serve import NOT_STARTED, Answer
 from kruntimes.runtime.proc import tree
 
 SCRIPT = Path(__file__).with_name("shell.sh")
 PIPE_BYTES = 64 * 1024
 """What a pipe holds: when the status arrives, the rest of the output lies in it and nowhere else."""
+ASK_AGAIN_MILLIS = 100
+"""Between two looks at whether a silent call was cancelled."""
 SYNTAX_CHECK_SECONDS = 20.0
 _SHELL = "bash"
 
@@ -58,20 +60,27 @@ class BashHost:
         self._leftovers = Leftovers()
         return Answer(200, b"", "")
 
+    def begin(self, call: Call) -> None:
+        """Makes the call's context, which is what a cancellation reaches."""
+        self._context = context_of(call, attempt=self._attempt)
+
     def invoke(self, call: Call) -> Answer:
         """Runs the function in a subshell and reads its output until its status arrives."""
+        context = self._context
+        assert context is not None, "a call that was not begun"
+        if context.cancelled:
+            return Answer.error(499, NOT_STARTED)
         payload = call.payload or b""
         if b"\0" in payload:
             return Answer.error(
                 400, ErrorDocument(reason="BadInput", message="the body holds a NUL byte, which a shell cannot take")
             )
-        context = self._context = context_of(call, attempt=self._attempt)
         try:
             _fill(self._input, payload)
             _fill(self._outputs, b"")
             head = f"{context.invocation_id or '-'} {int(context.remaining() * 1000)} {context.content_type}\n"
             os.write(self._calls, head.encode())
-            status, body = self._collect()
+            status, body = self._collect(context)
             return self._answer(status, body, context)
         except BrokenPipeError:
             return self._shell_ended()
@@ -116,7 +125,7 @@ class BashHost:
         if word != b"ready":
             raise ShellError(f"{script.name}: {_how_it_ended(self._shell.wait())} while it was sourced")
 
-    def _collect(self) -> tuple[int | None, bytearray]:
+    def _collect(self, context: Context) -> tuple[int | None, bytearray]:
         """The function's status, None where the shell itself ended, and at most one byte too much of its output."""
         body = bytearray()
         most = bounds.MAX_OUTPUT_BYTES + 1
@@ -124,7 +133,9 @@ class BashHost:
         poll.register(self._stdout, select.POLLIN)
         poll.register(self._status, select.POLLIN)
         while True:
-            ready = {descriptor for descriptor, _ in poll.poll()}
+            ready = {descriptor for descriptor, _ in poll.poll(ASK_AGAIN_MILLIS)}
+            if not ready and context.cancelled:
+                self.ask()  # the first time, the subshell may not have existed yet
             # The status first: output that was written before it is in the pipe by now.
             status = os.read(self._status, 64) if self._status in ready else None
             data = _read(self._stdout, PIPE_BYTES)

@@ -18,7 +18,7 @@ from kruntimes.runtime.host.calls import context_of
 from kruntimes.runtime.host.context import Context
 from kruntimes.runtime.host.leftovers import Leftovers
 from kruntimes.runtime.host.protocol import Config, ErrorDocument, Meta
-from kruntimes.runtime.host.serve import Answer, Stopped
+from kruntimes.runtime.host.serve import NOT_STARTED, Answer, Stopped
 
 TASKS_LEFT_SECONDS = 1.0
 """How long tasks that a coroutine left behind get to end after they were cancelled."""
@@ -51,9 +51,16 @@ class PythonHost:
         self._leftovers = Leftovers()
         return Answer(200, b"", "")
 
+    def begin(self, call: Call) -> None:
+        """Makes the call's context, which is what a cancellation reaches."""
+        self._context = context_of(call, attempt=self._attempt)
+
     def invoke(self, call: Call) -> Answer:
         """Decodes the event, runs the handler, encodes what it returned."""
-        context = self._context = context_of(call, attempt=self._attempt)
+        context = self._context
+        assert context is not None, "a call that was not begun"
+        if context.cancelled:
+            return Answer.error(499, NOT_STARTED)
         try:
             event = decode_event(call.payload or b"", context.content_type)
             body, content_type = encode_answer(self._run(event, context), context.response_type)
@@ -98,7 +105,7 @@ class PythonHost:
         self._task = asyncio.current_task()
         try:
             if self._context is not None and self._context.cancelled:
-                raise asyncio.CancelledError
+                raise asyncio.CancelledError  # it came before there was a task to cancel
             found = value if isinstance(value, AsyncGenerator) else await value
             return await _collect(found) if isinstance(found, AsyncGenerator) else found
         finally:

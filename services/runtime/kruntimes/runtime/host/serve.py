@@ -16,6 +16,7 @@ from typing import NoReturn, Protocol
 from kruntimes.functions.wire.calls import CallDecoder
 from kruntimes.functions.wire.encode import encode_result
 from kruntimes.functions.wire.events import Call, CallEvent, Cancel, Mode, Quit, Result
+from kruntimes.runtime.host import forks
 from kruntimes.runtime.host.protocol import ERROR_TYPE, HOST_LIMITS, INITIALISE, Config, ErrorDocument, Meta
 
 ASK_SIGNAL = signal.SIGURG
@@ -25,6 +26,9 @@ LINK_DESCRIPTOR = 200
 """Where the link lives: beyond what programs that close "all" low descriptors, or guess one, will hit."""
 EX_PROTOCOL = 76
 """sysexits.h: the other side broke the protocol."""
+
+
+NOT_STARTED = ErrorDocument(reason="Cancelled", message="the invocation was cancelled before it started")
 
 
 class Stopped(BaseException):
@@ -54,11 +58,14 @@ class Host(Protocol):
     def initialise(self, config: Config) -> Answer:
         """Prepares the function; 200, or 500 with the reason. Called once, first."""
 
+    def begin(self, call: Call) -> None:
+        """An invocation is about to run: from now on `ask` means this one."""
+
     def invoke(self, call: Call) -> Answer:
-        """Runs one call to its end. May be interrupted by `ask` and by Stopped; does not raise."""
+        """Runs the call that was begun to its end. May be interrupted by `ask` and by Stopped."""
 
     def ask(self) -> None:
-        """Asks the running call to give way. Called from a signal handler."""
+        """Asks the call to give way, also before it has started. Called from a signal handler."""
 
     def tidy(self) -> None:
         """After the answer was sent: ends what the call left behind."""
@@ -78,9 +85,9 @@ class _Loop:
         self._current: str | None = None
         self._asked = False
         self._link = socket.socket(fileno=_move(link.detach()))
-        os.register_at_fork(after_in_child=self._in_forked_child)
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(ASK_SIGNAL, self._on_ask)
+        forks.make_children_ordinary({signal.SIGTERM: self._on_term, ASK_SIGNAL: self._on_ask}, self._link)
 
     def run(self) -> NoReturn:
         while True:
@@ -104,11 +111,12 @@ class _Loop:
 
     def _serve(self, call: Call) -> None:
         self._current, self._asked = call.uid, False
-        self._read_on()
         try:
             if call.function == INITIALISE:
                 answer = self._host.initialise(Config.decode(call.payload or b""))
             else:
+                self._host.begin(call)
+                self._read_on()  # a cancellation may have come together with the call
                 answer = self._host.invoke(call)
         except Stopped as stopped:
             answer = Answer.error(
@@ -149,14 +157,6 @@ class _Loop:
         if self._current is None:
             self._leave()
         raise Stopped
-
-    def _in_forked_child(self) -> None:
-        """A child is an ordinary process. A handler in Python would run late where a signal meets a system call
-        that is about to block, and whoever terminates a child waits for its end."""
-        self._link.close()
-        for number, ours in ((signal.SIGTERM, self._on_term), (ASK_SIGNAL, self._on_ask)):
-            if signal.getsignal(number) == ours:
-                signal.signal(number, signal.SIG_DFL)
 
     def _leave(self) -> NoReturn:
         """The orderly end: what the module registered for it runs; threads are not waited for."""
