@@ -168,7 +168,7 @@ def pod(api: Api, ns: str, name: str, *, node: str = "", grace: int | None = Non
 
 
 PODS: list[tuple[str, str, int | None, Json | None, int | None]] = [
-    # id, node, its terminationGracePeriodSeconds, delete options, grace of the deletion or None where it is gone at once
+    # id, node, its terminationGracePeriodSeconds, delete options, grace of the deletion; None: it is gone at once
     ("free", "", None, None, None),
     ("free-with-grace", "", None, {"gracePeriodSeconds": 20}, None),
     ("bound", NODE, None, None, 30),

@@ -1,4 +1,4 @@
-"""Status versus spec writes, scale, and the subresources of Pods, Namespaces and CSRs that are written by themselves."""
+"""Status versus spec writes, scale, and the binding of Pods."""
 
 import pytest
 from contract.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Api, Json, at
@@ -69,7 +69,7 @@ def test_a_write_to_the_status_leaves_everything_else(
 
 
 def test_metadata_through_the_status_of_a_pod(api: Api, ns: str, name: str) -> None:
-    """Built-in kinds differ from custom ones: a Pod's status takes its labels, annotations and even finalizers along."""
+    """Built-in kinds differ from custom ones: a Pod's status takes labels, annotations and even finalizers."""
     make(api, "pods", ns, name)
     meta = {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["contract.example/x"]}
     body = api.patch(at("pods", ns, name, "status"), {"metadata": meta}).ok(200)

@@ -149,7 +149,8 @@ def test_preconditions_of_a_deletion(
         assert api.get(at(resource, ns, name)).code == 404
         return
     if sent.get("uid") == OTHER_UID:
-        says = f"the UID in the precondition ({OTHER_UID}) does not match the UID in record ({made['uid']}). The object might have been deleted and then recreated"
+        says = f"the UID in the precondition ({OTHER_UID}) does not match the UID in record ({made['uid']}). "
+        says += "The object might have been deleted and then recreated"
     else:
         says = (
             f"the ResourceVersion in the precondition ({old}) does not match the ResourceVersion in record "
