@@ -35,6 +35,8 @@ Edit = Callable[[Json], Json]
 NAMESPACES = ("", "namespaces")
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 PROPAGATION = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_COUNTED = ("", "scale")
+"""Writes that metadata.generation counts: binding a Pod is none, though it changes the spec."""
 GENERATE_TRIES = 8
 """Names drawn for one generateName before it is given up, as the real server does."""
 
@@ -327,7 +329,7 @@ class Api:
         meta = obj["metadata"]
         for admit in self.parts.admits:
             admit(resource, subresource, obj, stored, ctx)
-        if strategy.generation and strategy.counts(obj, stored):
+        if strategy.generation and subresource in _COUNTED and strategy.counts(obj, stored):
             meta["generation"] = old.get("generation", 0) + 1
         causes += metadata.validate(meta, rule=strategy.names, any_finalizer=strategy.any_finalizer)
         causes += metadata.validate_update(meta, old)

@@ -1,6 +1,6 @@
 """Media types, bodies and query strings: what the wire says, as values; what is answered, as bytes. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from kruntimes.local.apiserver import tables
+from kruntimes.local.apiserver.metadata import invalid_value, not_supported
 from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON, PROTOBUF, YAML
 from kruntimes.local.apiserver.resources import Resource
-from kruntimes.local.apiserver.status import StatusError, bad_request, not_acceptable, unsupported_media_type
+from kruntimes.local.apiserver.status import About, bad_request, invalid, not_acceptable, unsupported_media_type
 from kruntimes.local.apiserver.strategy import DeleteOptions
 from kruntimes.local.apiserver.tables import Form
 
@@ -114,44 +115,53 @@ def number(query: Query, name: str) -> int | None:
         ) from None
 
 
-def dry_run(query: Query) -> bool:
-    """Whether nothing is to be stored; raises Invalid for a value other than All."""
+def dry_run(query: Query, kind: str) -> bool:
+    """Whether nothing is to be stored; raises Invalid, naming the options' *kind*, for a value other than All."""
     value = query.get("dryRun", "")
-    return _dry_run([value] if value else [])
+    return _dry_run([value] if value else [], kind)
 
 
-def _dry_run(values: Iterable[Any]) -> bool:
-    values = list(values)
-    for value in values:
-        if value != "All":
-            raise StatusError(422, "Invalid", f'dryRun: Unsupported value: "{value}": supported values: "All"')
+def _options(kind: str) -> About:
+    return About(group=tables.META, kind=kind)
+
+
+def _dry_run(values: Sequence[Any], kind: str) -> bool:
+    wrong = [value for value in values if value != "All"]
+    if wrong:
+        raise invalid(_options(kind), [not_supported("dryRun", value, ["All"]) for value in wrong])
     return bool(values)
 
 
 def delete_options(body: Any, query: Query) -> DeleteOptions:
-    """The options of a DELETE, from its body or else from its query."""
-    if isinstance(body, dict) and body:
-        uid_and_version = body.get("preconditions") or {}
+    """The options of a DELETE, from its body or else from its query. Raises BadRequest and Invalid."""
+    kind = "DeleteOptions"
+    if not isinstance(body, dict) or body.get("kind", kind) != kind:
+        raise bad_request("the body is not DeleteOptions")
+    if body:
+        preconditions = body.get("preconditions") or {}
         grace, propagation, orphan = (
             body.get(k) for k in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents")
         )
-        dry = _dry_run(body.get("dryRun") or [])
+        dry = _dry_run(body.get("dryRun") or [], kind)
     else:
-        uid_and_version = {}
+        preconditions = {}
         grace, propagation = number(query, "gracePeriodSeconds"), query.get("propagationPolicy")
-        orphan, dry = flag(query, "orphanDependents"), dry_run(query)
-    if orphan is not None and propagation is None:
-        propagation = "Orphan" if orphan else "Background"
-    if propagation not in (None, "Background", "Foreground", "Orphan"):
-        supported = '"Foreground", "Background", "Orphan", nil'
-        raise StatusError(
-            422, "Invalid", f'propagationPolicy: Unsupported value: "{propagation}": supported values: {supported}'
-        )
+        orphan, dry = flag(query, "orphanDependents"), dry_run(query, kind)
     if grace is not None and not isinstance(grace, int):
         raise bad_request("gracePeriodSeconds must be an integer")
+    causes = []
+    if propagation is not None and orphan is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(invalid_value("propagationPolicy", propagation, why))
+    if propagation not in (None, "Background", "Foreground", "Orphan"):
+        causes.append(not_supported("propagationPolicy", propagation, ["Foreground", "Background", "Orphan", "nil"]))
+    if causes:
+        raise invalid(_options(kind), causes)
+    if orphan is not None:
+        propagation = "Orphan" if orphan else "Background"
     return DeleteOptions(
-        grace_seconds=grace, uid=uid_and_version.get("uid"),
-        resource_version=uid_and_version.get("resourceVersion"), propagation=propagation, dry_run=dry,
+        grace_seconds=grace, uid=preconditions.get("uid"), resource_version=preconditions.get("resourceVersion"),
+        propagation=propagation, dry_run=dry,
     )  # fmt: skip
 
 

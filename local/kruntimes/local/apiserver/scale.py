@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from kruntimes.local.apiserver.metadata import invalid_value
 from kruntimes.local.apiserver.resources import Resource
-from kruntimes.local.apiserver.status import STALE, Cause, conflict, invalid
+from kruntimes.local.apiserver.status import STALE, conflict, invalid
 from kruntimes.local.apiserver.tables import at_path
 
 Json = dict[str, Any]
@@ -18,6 +19,7 @@ def of(resource: Resource, obj: Json) -> Json:
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     replicas: Json = {"replicas": at_path(obj, status) or 0}
+    wanted = at_path(obj, spec) or 0
     chosen = at_path(obj, selector) if selector else None
     if isinstance(chosen, dict):
         chosen = ",".join(f"{k}={v}" for k, v in sorted((chosen.get("matchLabels") or {}).items()))
@@ -27,7 +29,7 @@ def of(resource: Resource, obj: Json) -> Json:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": at_path(obj, spec) or 0},
+        "spec": {"replicas": wanted} if wanted or resource.custom else {},
         "status": replicas,
     }
 
@@ -40,8 +42,10 @@ def edit(resource: Resource, stored: Json, wanted: Json) -> Callable[[Json], Jso
         raise conflict(resource.about(name), STALE)
     replicas = (wanted.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or replicas < 0:
-        message = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        raise invalid(SCALE.about_kind(name), [Cause("spec.replicas", "FieldValueInvalid", message)])
+        path, why = resource.scale[0], "should be a non-negative integer"
+        if not resource.custom:
+            path, why = path.removeprefix("."), "must be greater than or equal to 0"
+        raise invalid(resource.about_kind(name), [invalid_value(path, replicas, why)])
 
     def change(obj: Json) -> Json:
         *parents, last = resource.scale[0].strip(".").split(".")

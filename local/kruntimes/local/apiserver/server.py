@@ -62,7 +62,8 @@ WATCH_SECONDS = (1800.0, 3600.0)
 SHUTDOWN_SECONDS = 1.0
 
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
-_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_WRITE_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "GET": "GetOptions"}
+"""The kind that a refusal of a query parameter names."""
 _NO_CACHE = {"Cache-Control": "no-cache, private"}
 
 
@@ -346,7 +347,7 @@ class _Exchange:
         return Call(
             user=self._request.user,
             manager=self._query.get("fieldManager") or agent or "unknown",
-            dry_run=negotiation.dry_run(self._query),
+            dry_run=negotiation.dry_run(self._query, _WRITE_OPTIONS[self._http.method]),
             strictness=self._query.get("fieldValidation") or "Warn",
         )
 

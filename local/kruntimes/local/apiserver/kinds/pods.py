@@ -6,7 +6,7 @@ from kruntimes.local.apiserver.kinds import podspec
 from kruntimes.local.apiserver.metadata import forbidden_value
 from kruntimes.local.apiserver.request import Request
 from kruntimes.local.apiserver.resources import Resource
-from kruntimes.local.apiserver.status import About, Cause, conflict, forbidden, invalid
+from kruntimes.local.apiserver.status import About, Cause, StatusError, bad_request, conflict, forbidden
 from kruntimes.local.apiserver.strategy import Context, DeleteOptions, Strategy, take
 
 if TYPE_CHECKING:
@@ -142,14 +142,14 @@ def qos_class(spec: Json) -> str:
 def bind(api: "Api", request: Request, body: Json, ctx: Context) -> Json:
     """`POST …/pods/NAME/binding`: gives a Pod to a node, once."""
     pods = _pods(api)
+    meta = body.get("metadata") or {}
+    if meta.get("name", request.name) != request.name:
+        raise bad_request("name in URL does not match name in Binding object")
     node = (body.get("target") or {}).get("name", "")
     if not node:
-        raise invalid(
-            About(kind="Binding", name=request.name), [Cause("target.name", "FieldValueRequired", "Required value")]
-        )
+        raise StatusError(500, "", "target.name: Required value")
     pod = api.get(pods, request.namespace, request.name)
-    meta = pod["metadata"]
-    uid = (body.get("metadata") or {}).get("uid")
+    uid, meta = meta.get("uid"), pod["metadata"]
     about = About(kind="pods/binding", name=request.name)
     if uid and uid != meta["uid"]:
         raise conflict(about, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}")

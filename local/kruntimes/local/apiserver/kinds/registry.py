@@ -1,10 +1,8 @@
 """Which rules are whose. Pure."""
 
-from kruntimes.local.apiserver.kinds import data, namespaces, pods, rbac, replicasets, services, small
+from kruntimes.local.apiserver.kinds import data, namespaces, pods, replicasets, services, small
 from kruntimes.local.apiserver.parts import Act
 from kruntimes.local.apiserver.strategy import Make
-
-_RBAC = rbac.GROUP
 
 STRATEGIES: dict[tuple[str, str], Make] = {
     ("", "configmaps"): data.ConfigMaps,
@@ -19,10 +17,6 @@ STRATEGIES: dict[tuple[str, str], Make] = {
     ("apps", "replicasets"): replicasets.ReplicaSets,
     ("coordination.k8s.io", "leases"): small.Leases,
     ("discovery.k8s.io", "endpointslices"): small.EndpointSlices,
-    (_RBAC, "roles"): rbac.Roles,
-    (_RBAC, "clusterroles"): rbac.Roles,
-    (_RBAC, "rolebindings"): rbac.Bindings,
-    (_RBAC, "clusterrolebindings"): rbac.Bindings,
 }
 """By group and plural."""
 
