@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from kruntimes.local.apiserver import access
 from kruntimes.local.apiserver.certificates import Authority
 from kruntimes.local.apiserver.kinds.registry import ACTS, STRATEGIES
 from kruntimes.local.apiserver.parts import Parts
@@ -9,4 +10,6 @@ from kruntimes.local.apiserver.parts import Parts
 
 def parts(state: Path, authority: Authority) -> Parts:
     """Everything that is plugged into the API core. state: the server's folder, for keys that outlive a restart."""
-    return Parts(strategies=dict(STRATEGIES), acts=dict(ACTS))
+    made = Parts(strategies=dict(STRATEGIES), acts=dict(ACTS))
+    access.install(made, key=access.signing_key(state))
+    return made

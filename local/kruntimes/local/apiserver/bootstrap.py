@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from kruntimes.local.apiserver import rbac_bootstrap
+
 Json = dict[str, Any]
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -12,6 +14,7 @@ def objects(*, client_ca: str, port: int) -> Iterator[tuple[tuple[str, str, str]
     """(group, version, plural), namespace and object, in the order in which they are created."""
     for name in NAMESPACES:
         yield ("", "v1", "namespaces"), "", {"metadata": {"name": name}}
+    yield from rbac_bootstrap.objects()
     yield (
         ("", "v1", "configmaps"),
         "kube-system",

@@ -1,0 +1,96 @@
+"""A core with identities, rights and rules plugged in, its own clock and predictable names; for tests."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kruntimes.local.apiserver import access, bootstrap
+from kruntimes.local.apiserver.api import Api, Call, private
+from kruntimes.local.apiserver.kinds.registry import ACTS, STRATEGIES
+from kruntimes.local.apiserver.parts import Parts
+from kruntimes.local.apiserver.request import Credentials, User, attributes
+from kruntimes.local.apiserver.resources import Resource
+from kruntimes.local.apiserver.tokens import TokenKey
+
+Json = dict[str, Any]
+
+KEY = TokenKey.generate()
+START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+class Plane:
+    """The core and the shortest ways to use it."""
+
+    def __init__(self) -> None:
+        self.now = START
+        parts = Parts(strategies=dict(STRATEGIES), acts=dict(ACTS))
+        access.install(parts, key=KEY)
+        uids, suffixes = itertools.count(1), itertools.count(1)
+        self.api = Api(
+            parts,
+            now=lambda: self.now,
+            uid=lambda: f"00000000-0000-4000-8000-{next(uids):012}",
+            suffix=lambda: f"{next(suffixes):05}",
+            size=lambda obj: 1000,
+        )
+        for path, namespace, obj in bootstrap.objects(client_ca="", port=6443):
+            resource = self.api.resources.find(*path)
+            assert resource is not None
+            self.api.create(resource, namespace, obj)
+
+    def pass_time(self, seconds: float) -> None:
+        """Moves the clock."""
+        self.now += timedelta(seconds=seconds)
+
+    def of(self, plural: str) -> Resource:
+        """The resource of that plural name; all are unique here."""
+        return next(r for r in self.api.resources if r.plural == plural)
+
+    def make(self, plural: str, name: str, *, by: User | None = None, namespace: str = "default", **rest: Any) -> Json:
+        """Creates an object. metadata may be among the rest."""
+        resource = self.of(plural)
+        meta = {"name": name, **rest.pop("metadata", {})}
+        call = Call() if by is None else Call(user=by)
+        obj = private({"metadata": meta, **rest})
+        return self.api.create(resource, namespace if resource.namespaced else "", obj, call)
+
+    def remove(self, plural: str, name: str, *, namespace: str = "default") -> None:
+        """Deletes an object."""
+        resource = self.of(plural)
+        self.api.delete(resource, namespace if resource.namespaced else "", name)
+
+    def found(self, plural: str, name: str, *, namespace: str = "default") -> Json | None:
+        """The object, or None."""
+        resource = self.of(plural)
+        return self.api.store.peek(resource.key, namespace if resource.namespaced else "", name)
+
+    def all(self, plural: str, namespace: str | None = None) -> list[Json]:
+        """Every object of a kind."""
+        return self.api.store.list(self.of(plural).key, namespace)
+
+    def post(self, path: str, body: Json, *, by: User | None = None) -> Json:
+        """What a POST to a review or to a subresource with a body of its own answers."""
+        call = Call() if by is None else Call(user=by)
+        request = attributes(call.user, "POST", path)
+        key = (request.group, request.resource)
+        ctx = self.api.context(call)
+        if request.subresource:
+            return self.api.parts.acts[*key, request.subresource](self.api, request, body, ctx)
+        return self.api.parts.reviews[key](self.api, request, body, ctx)
+
+    def token(self, account: str, *, namespace: str = "default", **spec: Any) -> str:
+        """A new token for a ServiceAccount."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        return str(self.post(path, {"spec": spec})["status"]["token"])
+
+    def who(self, token: str) -> User:
+        """Who the bearer of a token is."""
+        return self.api.parts.authenticate(Credentials(authorization=f"Bearer {token}"))
+
+
+POD: Json = {"containers": [{"name": "main", "image": "none"}]}
+
+
+def user(name: str, *groups: str) -> User:
+    """Somebody."""
+    return User(name=name, groups=(*groups, "system:authenticated"))
