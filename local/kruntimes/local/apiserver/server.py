@@ -15,6 +15,7 @@ from aiohttp import web
 
 from kruntimes.local.apiserver import discovery, negotiation, scale
 from kruntimes.local.apiserver.api import Api, Call
+from kruntimes.local.apiserver.authn import impersonated
 from kruntimes.local.apiserver.negotiation import View, decode, encode, flag, form_of, media_type, number
 from kruntimes.local.apiserver.node_logs import NodeLogs
 from kruntimes.local.apiserver.pages import Page, Pages
@@ -114,10 +115,11 @@ class Server:
         transport = http.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         credentials = Credentials(authorization=http.headers.get("Authorization"), certificate=certificate or None)
-        user = self._api.parts.authenticate(credentials)
+        parts = self._api.parts
+        user = impersonated(parts.authenticate(credentials), http.headers.items(), parts.authorize)
         watch = http.method == "GET" and "watch" in query and bool(flag(query, "watch"))
         request = attributes(user, http.method, http.path, watch=watch)
-        verdict = self._api.parts.authorize(request)
+        verdict = parts.authorize(request)
         if not verdict.allowed:
             raise _not_allowed(request)
         if not request.is_resource:
