@@ -203,7 +203,8 @@ class Api:
                 cause = metadata.invalid_value(key, obj[key], f"must be {wanted}")
                 raise invalid(resource.about_kind(name), [cause])
         self._known(resource, obj, self.strategies.of(resource), call)
-        return self._change(resource, stored, obj, call, subresource), False
+        unconditional = not obj["metadata"].get("resourceVersion")
+        return self._change(resource, stored, obj, call, subresource, unconditional=unconditional), False
 
     def delete(
         self, resource: Resource, namespace: str, name: str, options: DeleteOptions | None = None, call: Call = _OWN
@@ -316,14 +317,14 @@ class Api:
         ctx, strategy = self.context(call), self.strategies.of(resource)
         meta, old = obj["metadata"], stored["metadata"]
         name = old["name"]
+        if unconditional and not strategy.unconditional:
+            cause = metadata.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid(resource.about(name), [cause])
         expected = meta.get("resourceVersion") or old["resourceVersion"]
         if not expected.isdecimal():
             raise StatusError(500, "", f"strconv.ParseUint: parsing {metadata.quoted(expected)}: invalid syntax")
         if expected != old["resourceVersion"]:
             raise conflict(resource.about(name), STALE)
-        causes = []
-        if unconditional and not strategy.unconditional:
-            causes.append(metadata.invalid_value("metadata.resourceVersion", 0, "must be specified for an update"))
         metadata.carry(meta, old)
         strategy.prepare_update(obj, stored, ctx, subresource)
         meta = obj["metadata"]
@@ -331,7 +332,7 @@ class Api:
             admit(resource, subresource, obj, stored, ctx)
         if strategy.generation and subresource in _COUNTED and strategy.counts(obj, stored):
             meta["generation"] = old.get("generation", 0) + 1
-        causes += metadata.validate(meta, rule=strategy.names, any_finalizer=strategy.any_finalizer)
+        causes = metadata.validate(meta, rule=strategy.names, any_finalizer=strategy.any_finalizer)
         causes += metadata.validate_update(meta, old)
         causes += strategy.validate_update(obj, stored, ctx, subresource)
         if causes:
@@ -405,8 +406,7 @@ def _metadata(obj: Json) -> Json:
         meta = obj["metadata"] = {}
     if not isinstance(meta, dict):
         raise bad_request("metadata must be an object")
-    for key in [k for k, v in meta.items() if v is None]:
-        del meta[key]
+    metadata.tidy(meta)
     return meta
 
 
@@ -440,7 +440,7 @@ def _preconditions(resource: Resource, stored: Json, options: DeleteOptions) -> 
     if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
         why = (
             f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
-            f"in record ({meta['resourceVersion']}). The object might have been deleted and then recreated"
+            f"in record ({meta['resourceVersion']}). The object might have been modified"
         )
         raise conflict(resource.about_kind(meta["name"]), why)
 

@@ -3,6 +3,7 @@
 Pure. Wording as of `k8s.io/apimachinery`'s validation, since clients show it to people.
 """
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -62,7 +63,7 @@ def quoted(value: object) -> str:
     """A value as messages write it."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    return str(value)
+    return json.dumps(value, separators=(",", ":"))
 
 
 def invalid_value(field: str, value: object, why: str) -> Cause:
@@ -94,7 +95,7 @@ def name_faults(name: str, rule: str) -> list[str]:
             return [f"may not be '{name}'"]
         return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
     pattern, longest, text = _FULL[rule]
-    faults = [f"must be no more than {longest} bytes"] if len(name) > longest else []
+    faults = [f"must be no more than {longest} characters"] if len(name) > longest else []
     if rule == "label" and "." in name and re.fullmatch(_SUBDOMAIN, name):
         return [*faults, "must not contain dots"]
     return faults if pattern.fullmatch(name) else [*faults, text]
@@ -163,7 +164,7 @@ def key_faults(key: str) -> list[str]:
     if not name:
         faults.append("name part must be non-empty")
     elif len(name) > MAX_LABEL:
-        faults.append(f"name part must be no more than {MAX_LABEL} bytes")
+        faults.append(f"name part must be no more than {MAX_LABEL} characters")
     if not re.fullmatch(_QUALIFIED, name):
         faults.append(QUALIFIED_RULE)
     return faults
@@ -175,7 +176,7 @@ def _labels(labels: Json, at: str) -> list[Cause]:
         causes += [invalid_value(at, key, f) for f in key_faults(key)]
         value = labels[key]
         if len(value) > MAX_LABEL:
-            causes.append(invalid_value(at, value, f"must be no more than {MAX_LABEL} bytes"))
+            causes.append(invalid_value(at, value, f"must be no more than {MAX_LABEL} characters"))
         if not re.fullmatch(_LABEL_VALUE, value):
             causes.append(invalid_value(at, value, LABEL_VALUE_RULE))
     return causes
@@ -213,21 +214,28 @@ def _owners(owners: list[Json]) -> list[Cause]:
     return causes
 
 
-KEPT = ("creationTimestamp", "deletionGracePeriodSeconds", "generation")
+KEPT = ("creationTimestamp", "generation")
 """What an update does not change, whatever it says."""
-_IMMUTABLE = ("name", "namespace", "uid", "deletionTimestamp")
+_IMMUTABLE = ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+_OMITTED = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName")
+"""What is not there where it is empty."""
+
+
+def tidy(meta: Json) -> None:
+    """Takes away what says nothing, in place."""
+    for key in [k for k, v in meta.items() if v is None or k == "selfLink" or (k in _OMITTED and not v)]:
+        del meta[key]
 
 
 def carry(meta: Json, old: Json) -> None:
     """Brings what the server keeps from *old* into the metadata of an update, in place."""
-    for key in [k for k, v in meta.items() if v is None or k == "selfLink"]:
-        del meta[key]
+    tidy(meta)
     for key in KEPT:
         if key in old:
             meta[key] = old[key]
         else:
             meta.pop(key, None)
-    for key in ("uid", "deletionTimestamp"):
+    for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if key in old:
             meta.setdefault(key, old[key])
 

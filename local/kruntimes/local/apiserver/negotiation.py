@@ -128,7 +128,7 @@ def _options(kind: str) -> About:
 def _dry_run(values: Sequence[Any], kind: str) -> bool:
     wrong = [value for value in values if value != "All"]
     if wrong:
-        raise invalid(_options(kind), [not_supported("dryRun", value, ["All"]) for value in wrong])
+        raise invalid(_options(kind), [not_supported("dryRun", list(values), ["All"])])
     return bool(values)
 
 

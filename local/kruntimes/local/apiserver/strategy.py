@@ -97,7 +97,7 @@ class Strategy:
                 if key not in ("status", "metadata"):
                     _take(obj, old, key)
             obj["metadata"] = self.status_metadata(obj["metadata"], old["metadata"])
-        elif "status" in self.resource.subresources:
+        elif subresource in ("", "scale") and "status" in self.resource.subresources:
             _take(obj, old, "status")
 
     def status_metadata(self, meta: Json, old: Json) -> Json:
