@@ -1,8 +1,9 @@
 """A core with identities, rights and rules plugged in, its own clock and predictable names; for tests."""
 
 import itertools
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from kruntimes.local.apiserver import access, bootstrap
 from kruntimes.local.apiserver.api import Api, Call, private
@@ -10,9 +11,11 @@ from kruntimes.local.apiserver.kinds.registry import ACTS, STRATEGIES
 from kruntimes.local.apiserver.parts import Parts
 from kruntimes.local.apiserver.request import Credentials, User, attributes
 from kruntimes.local.apiserver.resources import Resource
+from kruntimes.local.apiserver.store import Event
 from kruntimes.local.apiserver.tokens import TokenKey
 
 Json = dict[str, Any]
+Key = TypeVar("Key")
 
 KEY = TokenKey.generate()
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -94,3 +97,48 @@ POD: Json = {"containers": [{"name": "main", "image": "none"}]}
 def user(name: str, *groups: str) -> User:
     """Somebody."""
     return User(name=name, groups=(*groups, "system:authenticated"))
+
+
+class Looping(Protocol[Key]):
+    """A loop of the control plane, as far as its decisions go."""
+
+    def keys(self, event: Event) -> Iterable[Key]:
+        """What a write asks to be looked at."""
+
+    def reconcile(self, key: Key) -> float | None:
+        """Looks at it."""
+
+
+MAX_TURNS = 2000
+
+
+class Loops:
+    """Runs loops until nothing is left to do, with no clock and no tasks. waits: what each key's last look returned."""
+
+    def __init__(self, plane: Plane, *loops: Looping[Any]) -> None:
+        self._pending: dict[tuple[int, Any], None] = {}
+        self._loops = loops
+        self.waits: dict[Any, float] = {}
+        plane.api.listen(self._wrote)
+
+    def _wrote(self, event: Event) -> None:
+        for i, loop in enumerate(self._loops):
+            for key in loop.keys(event):
+                self._pending[i, key] = None
+
+    def look(self, key: Any, *, loop: int = 0) -> None:
+        """Asks a loop to look at a key when they run the next time."""
+        self._pending[loop, key] = None
+
+    def settle(self) -> None:
+        """Until nothing is left; fails where that has no end."""
+        for _ in range(MAX_TURNS):
+            if not self._pending:
+                return
+            i, key = next(iter(self._pending))
+            del self._pending[i, key]
+            wait = self._loops[i].reconcile(key)
+            self.waits.pop(key, None)
+            if wait is not None:
+                self.waits[key] = wait
+        raise AssertionError(f"does not come to rest: {list(self._pending)[:5]}")

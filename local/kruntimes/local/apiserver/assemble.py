@@ -5,6 +5,7 @@ from pathlib import Path
 from kruntimes.local.apiserver import access
 from kruntimes.local.apiserver.certificates import Authority
 from kruntimes.local.apiserver.kinds.registry import ACTS, STRATEGIES
+from kruntimes.local.apiserver.loops.all_loops import loops
 from kruntimes.local.apiserver.parts import Parts
 
 
@@ -12,4 +13,5 @@ def parts(state: Path, authority: Authority) -> Parts:
     """Everything that is plugged into the API core. state: the server's folder, for keys that outlive a restart."""
     made = Parts(strategies=dict(STRATEGIES), acts=dict(ACTS))
     access.install(made, key=access.signing_key(state))
+    made.loops = loops(ca=authority.pem.decode())
     return made
