@@ -161,10 +161,8 @@ class Watch:
 class Api:
     """One identity on one API server."""
 
-    def __init__(
-        self, url: str, tls: ssl.SSLContext, anonymous_tls: ssl.SSLContext, headers: Mapping[str, str]
-    ) -> None:
-        self.url, self._anonymous_tls = url, anonymous_tls
+    def __init__(self, url: str, tls: ssl.SSLContext, bare_tls: ssl.SSLContext, headers: Mapping[str, str]) -> None:
+        self.url, self._tls, self._bare_tls, self._headers = url, tls, bare_tls, dict(headers)
         self.http = httpx.Client(
             base_url=url,
             verify=tls,
@@ -201,8 +199,12 @@ class Api:
         key = token or ""
         if key not in self._others:
             headers = {"authorization": f"Bearer {token}"} if token is not None else {}
-            self._others[key] = Api(self.url, self._anonymous_tls, self._anonymous_tls, headers)
+            self._others[key] = Api(self.url, self._bare_tls, self._bare_tls, headers)
         return self._others[key]
+
+    def another(self) -> "Api":
+        """The same identity with connections of its own, for another thread; the caller closes it."""
+        return Api(self.url, self._tls, self._bare_tls, self._headers)
 
     def close(self) -> None:
         """Closes every connection, those of `bearer` too."""
@@ -254,9 +256,13 @@ class Api:
 
     @contextmanager
     def watch(self, path: str, *, accept: str = JSON, code: int = 200, **query: str) -> Iterator[Watch]:
-        """An open watch; *code* is the status that the server answers with."""
-        params = {"watch": "true", **query}
-        with self.http.stream("GET", path, params=params, headers={"accept": accept}) as response:
+        """An open watch; *code* is the status that the server answers with.
+
+        It asks for no compression: a real server sends initial events as one gzip member after the other, of which
+        httpx reads only the first.
+        """
+        params, headers = {"watch": "true", **query}, {"accept": accept, "accept-encoding": "identity"}
+        with self.http.stream("GET", path, params=params, headers=headers) as response:
             if response.status_code != code:
                 response.read()
                 raise AssertionError(f"WATCH {path} {query}: {response.status_code} {response.text[:1500]}")

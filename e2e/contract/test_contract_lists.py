@@ -110,9 +110,7 @@ def test_list_options(
 def test_a_list_is_as_new_as_the_last_write(api: Api, ns: str, name: str, resource: str) -> None:
     """Without a resourceVersion a list sees every write that was answered before it was asked."""
     for i in range(5):
-        version = make(api, resource, ns, f"{name}-{i}", meta={"labels": {"fresh": name}})["metadata"][
-            "resourceVersion"
-        ]
+        meta = make(api, resource, ns, f"{name}-{i}", meta={"labels": {"fresh": name}})["metadata"]
         body = api.get(at(resource, ns), labelSelector=f"fresh={name}").ok(200)
         assert len(body["items"]) == i + 1
         assert int(body["metadata"]["resourceVersion"]) >= int(meta["resourceVersion"])
