@@ -215,7 +215,7 @@ async def test_processes_of_the_module_itself_stay(python: Client) -> None:
 @pytest.mark.parametrize(
     ("handler", "stage"),
     [
-        ("sleep", "term"), ("busy", "term"), ("ignores_sigterm", "kill"), ("swallows", "kill"),
+        ("sleep", "term"), ("asks", "term"), ("busy", "term"), ("ignores_sigterm", "kill"), ("swallows", "kill"),
         ("with_children", "term"), ("tidies", "term"), ("awaits", "ask"), ("cooperates", "ask"),
     ],
 )  # fmt: skip
@@ -236,11 +236,6 @@ async def test_the_deadline_ends_everything(python: Client, python_server: Serve
         assert "tidied up" in text
     if handler == "awaits":
         assert "cancelled inside" in text
-
-
-async def test_nobody_is_at_the_keyboard(python: Client) -> None:
-    function = await python.register("never_ends", "main.asks")
-    assert (await function.fails()).type == "EOFError"
 
 
 # --- coroutines

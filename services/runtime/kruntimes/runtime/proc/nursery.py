@@ -109,18 +109,22 @@ def _be_warden(control: int, host: Callable[[], NoReturn], of_host: tuple[int, i
 
 
 def _be_host(kind: str, link: int, log: int, host_main: HostMain) -> NoReturn:
-    """Descriptors and signals as a program expects them; standard output and error are the log."""
+    """Descriptors and signals as a program expects them; standard output and error are the log.
+
+    Standard input is a pipe into which nobody writes: a handler that asks a person for input waits, and its deadline
+    ends it, rather than that it goes on with an answer that nobody gave.
+    """
 
     def run() -> NoReturn:
         os.setsid()
         prctl.unprotect()
         prctl.become_subreaper()
         prctl.set_name(f"kr-{kind}-host")
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
+        silence, _held_open = os.pipe()  # not inherited: a child that outlives this process reads the end
+        os.dup2(silence, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.close(null)
+        os.close(silence)
         os.close(log)
         host_main(kind, socket.socket(fileno=link))
 
