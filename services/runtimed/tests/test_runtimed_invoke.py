@@ -5,7 +5,7 @@ import io
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from multidict import CIMultiDict
 from tests.runtimed_pods import NAMESPACE, RUNTIME, Authority, Pods, Tokens, opaque, pod
 from tests.runtimed_stub import until
 
@@ -47,12 +48,22 @@ class Gateway:
         self.session, self.port = session, port
 
     async def post(
-        self, path: str = PATH, body: Any = b"echo", *, token: str | None = GOOD, method: str = "POST", **headers: str
+        self,
+        path: str = PATH,
+        body: Any = b"echo",
+        *,
+        token: str | None = GOOD,
+        method: str = "POST",
+        again: Sequence[tuple[str, str]] = (),
+        **headers: str,
     ) -> Answer:
-        sent = {"x-kruntime-invocation-id": "id-1", "content-type": "text/plain"}
-        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        fields = {"x-kruntime-invocation-id": "id-1", "content-type": "text/plain"}
+        fields |= {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
-            sent["authorization"] = f"Bearer {token}"
+            fields["authorization"] = f"Bearer {token}"
+        sent = CIMultiDict(fields)
+        for name, value in again:
+            sent.add(name, value)
         url = f"https://127.0.0.1:{self.port}{path}"
         async with self.session.request(
             method, url, data=body, headers=sent, server_hostname="pod-1.runtimed.kruntimes.internal"
@@ -127,6 +138,11 @@ async def test_the_envelope(gateway: Gateway) -> None:
         pytest.param({"x_kruntime_timeout_ms": "0"}, 400, "BadTimeout", id="no-time"),
         pytest.param({"x_kruntime_timeout_ms": "30001"}, 400, "BadTimeout", id="too-much-time"),
         pytest.param({"x_kruntime_timeout_ms": "1_0"}, 400, "BadTimeout", id="not-a-number"),
+        pytest.param({"again": [("x-kruntime-invocation-id", "id-2")]}, 400, "BadInvocationID", id="two-ids"),
+        pytest.param(
+            {"x_kruntime_timeout_ms": "1", "again": [("x-kruntime-timeout-ms", "2")]}, 400, "BadTimeout", id="two-times"
+        ),
+        pytest.param({"again": [("authorization", f"Bearer {GOOD}")]}, 401, "Unauthorized", id="two-tokens"),
         pytest.param({"x_kr_epoch": "nonsense"}, 400, "BadRequest", id="malformed-epoch"),
         pytest.param({"token": None}, 401, "Unauthorized", id="no-token"),
         pytest.param({"token": WRONG}, 401, "Unauthorized", id="wrong-token"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
+from multidict import CIMultiDictProxy
 
 from kruntimes.common import clock
 from kruntimes.common.access import bearer
@@ -97,7 +98,7 @@ class InvokeServer:
     async def _answer(self, request: web.BaseRequest, seen: _Seen) -> Answer | Failure | None:
         """The answer; None for a cancellation that was passed on."""
         headers = request.headers
-        given = headers.get(outcomes.INVOCATION_ID)
+        given = _once(headers, outcomes.INVOCATION_ID)
         if given is not None and outcomes.valid_invocation_id(given):
             seen.invocation_id = given
         if self._role(request) is not Role.GATEWAY:
@@ -110,9 +111,12 @@ class InvokeServer:
         if request.method != "POST":
             return failure(outcomes.METHOD_NOT_ALLOWED, "use POST", seen.invocation_id)
         if seen.invocation_id is None:
-            return failure(outcomes.BAD_INVOCATION_ID, "X-Kruntime-Invocation-ID is missing or malformed", None)
+            wrong = "X-Kruntime-Invocation-ID is missing, malformed or given twice"
+            return failure(outcomes.BAD_INVOCATION_ID, wrong, None)
         if path.cancel is not None:
             seen.invocation_id = path.cancel
+        if len(headers.getall(outcomes.TIMEOUT_MS, ())) > 1:
+            return failure(outcomes.BAD_TIMEOUT, "X-Kruntime-Timeout-Ms is given twice", seen.invocation_id)
         try:
             seconds = outcomes.parse_timeout_ms(
                 headers.get(outcomes.TIMEOUT_MS),
@@ -134,7 +138,7 @@ class InvokeServer:
     ) -> Answer | Failure | None:
         invocation_id = seen.invocation_id or ""
         deadline = clock.monotonic() + seconds
-        token = bearer(request.headers.get("authorization"))
+        token = bearer(_once(request.headers, "authorization"))
         refused = await self._invoker.admit(asked, token=token, invocation_id=invocation_id)
         if refused is not None:
             return refused
@@ -211,6 +215,12 @@ class InvokeServer:
         self._metrics.answered(hop="gateway", status=status, outcome=outcome, seconds=seconds)
         more = {"status": status, "outcome": outcome.value, "ms": round(seconds * 1000, 2)}
         log.info("invocation ended", extra=self._extra(seen) | more)
+
+
+def _once(headers: CIMultiDictProxy[str], name: str) -> str | None:
+    """The header's value; None where it is absent, or given twice: no reader may choose between two."""
+    values = headers.getall(name, ())
+    return values[0] if len(values) == 1 else None
 
 
 async def _read(request: web.BaseRequest) -> bytes | None:
