@@ -179,7 +179,7 @@ class Registered:
     async def unregister(self, *, cancel: bool = True, drain: int = 0) -> None:
         await self.client.stub.UnregisterFunction(pb.UnregisterFunctionRequest(
             registration=self.registration, cancel_in_flight=cancel, drain_timeout_millis=drain,
-        ))  # fmt: skip
+        ), timeout=PATIENCE_SECONDS)  # fmt: skip
 
 
 @contextlib.asynccontextmanager

@@ -109,6 +109,8 @@ class Function:
         self._starting: asyncio.Task[HostProcess | ErrorDocument] | None = None
         self._stopper: Stopper | None = None
         self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._tail = LogTail()
         self._lines = LineForwarder(clock.monotonic())
         self._extra: dict[str, object] = {"run_uid": spec.run_uid, "attempt": spec.attempt}
@@ -121,6 +123,7 @@ class Function:
     async def invoke(self, request: Request, stopper: Stopper) -> Answer:
         """Runs one call to its end, whatever becomes of whoever waits for it."""
         self._stopper = stopper
+        self._idle.clear()
         stopper.at(request.deadline)
         try:
             host = await self._warm_host(stopper)
@@ -129,6 +132,7 @@ class Function:
             return await self._call(host, request, stopper)
         finally:
             self._stopper = None
+            self._idle.set()
             stopper.end()
 
     async def close(self) -> None:
@@ -136,15 +140,14 @@ class Function:
         self._closed = True
         if self._stopper is not None:
             self._stopper.stop(Why.UNREGISTERED)
+            await self._idle.wait()
         if self._starting is not None:
             if self._host is not None:
                 self._host.kill()
             await asyncio.wait({self._starting})
-        host = self._host
-        if host is not None:
-            if self._stopper is None:
-                await _retire(host)
-            await host.ended
+        if self._host is not None:
+            await _retire(self._host)
+            await self._host.ended
         if self._previous is not None:
             await self._previous.ended
         self._forward(self._lines.flush())

@@ -185,7 +185,11 @@ class HostProcess:
 
     def _told(self) -> None:
         try:
-            packet = self._control.recv(1024)
+            try:
+                packet = self._control.recv(nursery.PACKET_BYTES)
+            except ConnectionResetError:
+                # The warden ended with an order of ours unread, which is told first; its last word lies behind it.
+                packet = self._control.recv(nursery.PACKET_BYTES)
         except BlockingIOError:
             return
         except OSError:
