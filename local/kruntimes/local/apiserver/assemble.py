@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kruntimes.local.apiserver import access
+from kruntimes.local.apiserver import access, changes, protobuf
 from kruntimes.local.apiserver.certificates import Authority
 from kruntimes.local.apiserver.kinds.registry import ACTS, STRATEGIES
 from kruntimes.local.apiserver.loops.all_loops import loops
@@ -13,5 +13,7 @@ def parts(state: Path, authority: Authority) -> Parts:
     """Everything that is plugged into the API core. state: the server's folder, for keys that outlive a restart."""
     made = Parts(strategies=dict(STRATEGIES), acts=dict(ACTS))
     access.install(made, key=access.signing_key(state))
+    made.protobuf = protobuf.decode
     made.loops = loops(ca=authority.pem.decode())
+    changes.install(made)
     return made
