@@ -12,6 +12,7 @@ import random
 import signal
 import uuid
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import uvloop
@@ -24,6 +25,8 @@ from kruntimes.local.apiserver.metadata import SUFFIX_CHARACTERS
 from kruntimes.local.apiserver.negotiation import encode
 from kruntimes.local.apiserver.node_logs import NodeLogs
 from kruntimes.local.apiserver.server import Server
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def kubeconfig(server: str, ca: bytes, key: bytes, certificate: bytes) -> bytes:
@@ -50,6 +53,12 @@ def kubeconfig(server: str, ca: bytes, key: bytes, certificate: bytes) -> bytes:
     )
 
 
+def first_version(now: datetime) -> int:
+    """A resourceVersion above all of an earlier life of the server, as long as that wrote less than one in a
+    millisecond: its watchers are told that their version is too old, and list anew."""
+    return int((now - _EPOCH) / timedelta(milliseconds=1))
+
+
 async def serve(host: str, port: int, state: Path) -> None:
     """Serves until SIGTERM or SIGINT."""
     now = clock.utcnow()
@@ -61,6 +70,7 @@ async def serve(host: str, port: int, state: Path) -> None:
         uid=lambda: str(uuid.uuid4()),
         suffix=lambda: "".join(draw.choices(SUFFIX_CHARACTERS, k=5)),
         size=lambda obj: len(encode(obj)),
+        first_version=first_version(now),
     )
     for path, namespace, obj in bootstrap.objects(client_ca=authority.pem.decode(), port=port):
         resource = api.resources.find(*path)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kruntimes.local.apiserver import metadata
+from kruntimes.local.apiserver import metadata, shapes
 from kruntimes.local.apiserver.parts import APPLY_PATCH, Json, Parts
 from kruntimes.local.apiserver.request import SYSTEM, User
 from kruntimes.local.apiserver.resources import Resource, Resources
@@ -26,7 +26,7 @@ from kruntimes.local.apiserver.status import (
     not_found,
     unsupported_media_type,
 )  # fmt: skip
-from kruntimes.local.apiserver.store import Event, Store
+from kruntimes.local.apiserver.store import FIRST_VERSION, Event, Store
 from kruntimes.local.apiserver.strategy import Context, DeleteOptions, Strategies, Strategy
 
 Listener = Callable[[Event], None]
@@ -57,6 +57,9 @@ class Call:
 
 _OWN = Call()
 
+SHOWN = 1024
+"""Characters of a patch that a refusal repeats."""
+
 
 def private(obj: Json) -> Json:
     """A copy that shares nothing with *obj*; JSON is the quickest way there."""
@@ -68,6 +71,7 @@ class Api:
     """resources, store and strategies may be read by anyone; they are written here alone.
 
     now, uid, suffix: where time and randomness come from. size: bytes of an object, for the history's bound.
+    first_version: see `Store`.
     """
 
     def __init__(
@@ -78,12 +82,13 @@ class Api:
         uid: Callable[[], str],
         suffix: Callable[[], str],
         size: Callable[[Json], int],
+        first_version: int = FIRST_VERSION,
     ) -> None:
         self.parts = parts
         self.resources = Resources.built_in()
         self.strategies = Strategies(parts.strategies)
         self._listeners: list[Listener] = []
-        self.store = Store(size=size, on_write=self._wrote)
+        self.store = Store(size=size, on_write=self._wrote, first_version=first_version)
         self._now, self._uid, self._suffix = now, uid, suffix
         for attach in parts.attach:
             attach(self)
@@ -202,7 +207,7 @@ class Api:
             if obj.setdefault(key, wanted) != wanted:
                 cause = metadata.invalid_value(key, obj[key], f"must be {wanted}")
                 raise invalid(resource.about_kind(name), [cause])
-        self._known(resource, obj, self.strategies.of(resource), call)
+        self._known(resource, obj, self.strategies.of(resource), call, patch=patch)
         unconditional = not obj["metadata"].get("resourceVersion")
         return self._change(resource, stored, obj, call, subresource, unconditional=unconditional), False
 
@@ -260,17 +265,28 @@ class Api:
 
     # ------------------------------------------------------------ steps
 
-    def _known(self, resource: Resource, obj: Json, strategy: Strategy, call: Call) -> None:
-        """Defaults and prunes; says which fields are unknown as the caller wants it."""
-        unknown = strategy.default(obj)
+    def _known(
+        self, resource: Resource, obj: Json, strategy: Strategy, call: Call, *, patch: object = None
+    ) -> None:
+        """Holds *obj* to its types, defaults and prunes; says which fields are unknown as the caller wants it.
+
+        patch: what *obj* comes from, for the refusal.
+        """
+        handled = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        try:
+            unknown = shapes.fit("Object" if resource.custom else resource.kind, obj)
+        except shapes.Misfit as misfit:
+            if patch is None:
+                raise bad_request(f"{handled}: {misfit}") from None
+            sent = msgspec.json.encode(patch).decode()[:SHOWN]
+            raise invalid(About(), [metadata.invalid_value("patch", sent, str(misfit))]) from None
+        metadata.tidy(obj["metadata"])
+        unknown += strategy.default(obj)
         if not unknown or call.strictness == "Ignore":
             return
         said = [f'unknown field "{path}"' for path in unknown]
         if call.strictness == "Strict":
-            raise bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f"strict decoding error: {', '.join(said)}"
-            )
+            raise bad_request(f"{handled}: strict decoding error: {', '.join(said)}")
         call.warnings.extend(said)
 
     def _namespace_open(self, resource: Resource, namespace: str) -> None:
@@ -346,9 +362,7 @@ class Api:
         if self._finished(strategy, obj):
             if call.dry_run:
                 return obj
-            kept = self.store.replace(resource, obj, expect=None)
-            self.store.remove(resource, old.get("namespace", ""), name)
-            return kept
+            return self.store.remove(resource, old.get("namespace", ""), name, last=obj)
         return self._replace(resource, obj, call, expect=old["resourceVersion"])
 
     def _finished(self, strategy: Strategy, obj: Json) -> bool:

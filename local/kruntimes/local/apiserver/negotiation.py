@@ -30,7 +30,7 @@ encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 def media_type(header: str) -> str:
     """The media type of a Content-Type header, without parameters; JSON where there is none."""
-    return header.partition(";")[0].strip().lower() or JSON
+    return header.partition(";")[0].strip() or JSON
 
 
 def form_of(accept: str) -> Form:
@@ -51,7 +51,8 @@ def decode(body: bytes, media: str, protobuf: Callable[[bytes], Json]) -> Any:
         try:
             return msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+            said = "couldn't get version/kind; json parse error" if media == JSON else "invalid JSON patch"
+            raise bad_request(f"{said}: {error}") from None
     raise unsupported_media_type((JSON, YAML, PROTOBUF))
 
 
@@ -182,6 +183,11 @@ class View:
             meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
             return tables.table(self.resource, (obj,), meta, now=now, include=self.include, columns=columns)
         return tables.partial(obj) if self.form.kind else obj
+
+    @property
+    def content_type(self) -> str:
+        """Of a stream of these."""
+        return f"{JSON};as={self.form.kind};g={tables.META};v=v1" if self.form.kind else JSON
 
     def head(self, meta: Json) -> Json:
         """A list without its items."""

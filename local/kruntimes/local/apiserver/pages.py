@@ -1,6 +1,7 @@
 """Lists in pages: each page of one list shows the same moment, as long as the moment is held. Pure."""
 
 import base64
+import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,47 +21,50 @@ class Page:
 
     items: Sequence[Json]
     version: int
-    token: str
-    remaining: int
+    token: str = ""
+    remaining: int = 0
 
 
 class Pages:
     """The lists that callers have begun. Objects are immutable, so a moment costs one list of references."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[int, tuple[int, Sequence[Json]]] = OrderedDict()
-        self._next = 0
+        self._held: OrderedDict[str, tuple[int, Sequence[Json]]] = OrderedDict()
+        self._begun = 0
 
     def first(self, items: Sequence[Json], version: int, limit: int) -> Page:
         """The first *limit* of *items*; 0 for all."""
         if not limit or len(items) <= limit:
-            return Page(items, version, "", 0)
-        self._next += 1
-        self._held[self._next] = (version, items)
+            return Page(items, version)
+        self._begun += 1
+        self._held[str(self._begun)] = (version, items)
         if len(self._held) > MAX_MOMENTS:
             self._held.popitem(last=False)
-        return self._page(self._next, 0, limit)
+        return self._page(str(self._begun), 0, limit)
 
     def following(self, token: str, limit: int) -> Page:
         """The page that *token* names; raises BadRequest, and Expired where the moment is no longer held."""
         try:
-            number, start = (int(part) for part in base64.urlsafe_b64decode(token).split(b"."))
-        except ValueError:
-            raise bad_request("continue key is not valid: illegal base64 data") from None
-        if number not in self._held or start < 0:
+            inner = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+            moment, start = str(inner["start"]).split(":")
+            at = int(start)
+        except (ValueError, TypeError, KeyError):
+            raise bad_request("continue key is not valid") from None
+        if moment not in self._held or at < 0:
             raise StatusError(
                 410,
                 "Expired",
                 "The provided continue parameter is too old to display a consistent list result. You must start a new "
                 "list without the continue parameter.",
             )
-        return self._page(number, start, limit)
+        return self._page(moment, at, limit)
 
-    def _page(self, number: int, start: int, limit: int) -> Page:
-        version, items = self._held[number]
+    def _page(self, moment: str, start: int, limit: int) -> Page:
+        version, items = self._held[moment]
         end = start + limit if limit else len(items)
         if end >= len(items):
             # It stays held: a client that lost this answer asks for it again.
-            return Page(items[start:], version, "", 0)
-        token = base64.urlsafe_b64encode(b"%d.%d" % (number, end)).decode()
+            return Page(items[start:], version)
+        inner = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{moment}:{end}"}
+        token = base64.urlsafe_b64encode(json.dumps(inner, separators=(",", ":")).encode()).decode().rstrip("=")
         return Page(items[start:end], version, token, len(items) - end)

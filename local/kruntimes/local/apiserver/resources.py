@@ -98,7 +98,7 @@ BUILT_IN: tuple[Resource, ...] = (
     _core("persistentvolumeclaims", "PersistentVolumeClaim", short_names=("pvc",), subresources=("status",)),
     _built_in("apps", "v1", "replicasets", "ReplicaSet", namespaced=True, short_names=("rs",), categories=("all",),
               subresources=("status", "scale"),
-              scale=(".spec.replicas", ".status.replicas", ".spec.selector"), selectable=(".status.replicas",)),
+              scale=(".spec.replicas", ".status.replicas", ".spec.selector")),
     _built_in("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
     _built_in("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True),
     _built_in(_RBAC, "v1", "roles", "Role", namespaced=True),

@@ -5,19 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kruntimes.local.apiserver import label_parser
 from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.status import bad_request
 
 MAX_SELECTOR = 16 * 1024
 """Characters of a selector; a request line holds no more anyway."""
-
-_KEY = r"(?:[a-z0-9.-]{1,253}/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
-_SET = re.compile(rf"({_KEY})\s+(in|notin)\s+\(\s*([^()]*?)\s*\)")
-_EQUAL = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_VALUE})")
-_NUMBER = re.compile(rf"({_KEY})\s*([<>])\s*(-?[0-9]+)")
-_EXISTS = re.compile(rf"(!?)\s*({_KEY})")
-_VALUE_ONLY = re.compile(_VALUE)
 
 Labels = Mapping[str, str]
 
@@ -53,40 +46,7 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
     """Reads `a=b,c!=d,e in (f,g),!h`; raises BadRequest with the place that is wrong."""
     if len(text) > MAX_SELECTOR:
         raise bad_request("the label selector is too long")
-    found: list[Requirement] = []
-    for part in _split(text):
-        term = part.strip()
-        if not term:
-            continue
-        if match := _SET.fullmatch(term):
-            values = [value.strip() for value in match[3].split(",")]
-            for value in values:
-                if not _VALUE_ONLY.fullmatch(value):
-                    raise bad_request(f"unable to parse requirement: values: Invalid value: {value!r}")
-            found.append(Requirement(match[1], match[2], frozenset(values)))
-        elif match := _EQUAL.fullmatch(term):
-            found.append(Requirement(match[1], "!=" if match[2] == "!=" else "=", frozenset({match[3]})))
-        elif match := _NUMBER.fullmatch(term):
-            found.append(Requirement(match[1], match[2], frozenset({match[3]})))
-        elif match := _EXISTS.fullmatch(term):
-            found.append(Requirement(match[2], "!" if match[1] else "exists"))
-        else:
-            raise bad_request(f"unable to parse requirement: {term[:80]!r}")
-    return tuple(found)
-
-
-def _split(text: str) -> Iterable[str]:
-    """Splits at the commas outside parentheses."""
-    depth, start = 0, 0
-    for i, character in enumerate(text):
-        if character == "(":
-            depth += 1
-        elif character == ")":
-            depth -= 1
-        elif character == "," and depth == 0:
-            yield text[start:i]
-            start = i + 1
-    yield text[start:]
+    return tuple(Requirement(term.key, term.operator, frozenset(term.values)) for term in label_parser.parse(text))
 
 
 def matches_labels(requirements: Iterable[Requirement], obj: Mapping[str, Any]) -> bool:
@@ -105,6 +65,10 @@ class FieldTerm:
 
 
 _METADATA = (".metadata.name", ".metadata.namespace")
+_PART = re.compile(r"(?:[^\\,]|\\.?)+", re.DOTALL)
+_TERM = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
+_ABSENT = {".spec.unschedulable": "false"}
+"""What a field that is not there counts as, where that is not the empty text."""
 
 
 def parse_fields(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
@@ -112,21 +76,29 @@ def parse_fields(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
     if len(text) > MAX_SELECTOR:
         raise bad_request("the field selector is too long")
     found: list[FieldTerm] = []
-    for part in re.split(r"(?<!\\),", text):
-        if not part:
-            continue
-        match = re.fullmatch(r"([^=!]+?)(!=|==|=)(.*)", part, re.DOTALL)
+    for part in _PART.findall(text):
+        match = _TERM.fullmatch(part)
         if match is None:
-            raise bad_request(f"invalid selector: {text[:80]!r}; can't understand {part[:80]!r}")
-        path = "." + match[1].removeprefix(".")
-        allowed = _METADATA if resource.namespaced else _METADATA[:1]
-        if path not in allowed and path not in resource.selectable:
-            where = f'"{resource.api_version}, Kind={resource.kind}"'
-            raise bad_request(f"Unable to find {where} that match label selector \"\", field selector {text[:80]!r}: "
-                              f"field label not supported: {path[1:]}")  # fmt: skip
-        value = re.sub(r"\\([\\,=])", r"\1", match[3])
-        found.append(FieldTerm(path, value, match[2] == "!="))
+            raise bad_request(f"invalid selector: '{text[:80]}'; can't understand '{part[:80]}'")
+        name, value = match[1], _unescaped(match[3])
+        allowed = _METADATA if resource.namespaced or not resource.selectable else _METADATA[:1]
+        if f".{name}" not in allowed and f".{name}" not in resource.selectable:
+            if resource.custom or resource.selectable:
+                raise bad_request(f"field label not supported: {name[:80]}")
+            known = ", ".join(f'"{path[1:]}"' for path in _METADATA)
+            raise bad_request(f'"{name[:80]}" is not a known field selector: only {known}')
+        found.append(FieldTerm(f".{name}", value, match[2] == "!="))
     return tuple(found)
+
+
+def _unescaped(value: str) -> str:
+    """A value without its escapes."""
+    rest = re.sub(r"\\[\\,=]", "", value)
+    if "\\" in rest:
+        raise bad_request(f"invalid field selector: invalid escape sequence: {value[:80]}")
+    if "=" in rest:
+        raise bad_request(f"invalid field selector: unescaped character in value: {value[:80]}")
+    return re.sub(r"\\([\\,=])", r"\1", value)
 
 
 def field_value(obj: Mapping[str, Any], path: str) -> str:
@@ -134,9 +106,11 @@ def field_value(obj: Mapping[str, Any], path: str) -> str:
     at: Any = obj
     for step in path.removeprefix(".").split("."):
         if not isinstance(at, Mapping):
-            return ""
+            return _ABSENT.get(path, "")
         at = at.get(step)
-    if at is None or isinstance(at, dict | list):
+    if at is None:
+        return _ABSENT.get(path, "")
+    if isinstance(at, dict | list):
         return ""
     if isinstance(at, bool):
         return "true" if at else "false"

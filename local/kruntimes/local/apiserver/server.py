@@ -13,13 +13,13 @@ from typing import Any
 
 from aiohttp import web
 
-from kruntimes.local.apiserver import discovery, negotiation, scale
+from kruntimes.local.apiserver import discovery, negotiation, queries, scale
 from kruntimes.local.apiserver.api import Api, Call
 from kruntimes.local.apiserver.authn import impersonated
-from kruntimes.local.apiserver.negotiation import View, decode, encode, flag, form_of, media_type, number
+from kruntimes.local.apiserver.negotiation import View, decode, encode, flag, form_of, media_type
 from kruntimes.local.apiserver.node_logs import NodeLogs
 from kruntimes.local.apiserver.pages import Page, Pages
-from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON
+from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON, STRATEGIC_PATCH
 from kruntimes.local.apiserver.request import Credentials, Request, User, attributes
 from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.selectors import selector
@@ -48,8 +48,6 @@ MAX_BODY = 3 * 1024 * 1024
 """Bytes of a request's body, as with etcd behind a real API server."""
 MAX_LINE = 16 * 1024
 """Bytes of a request line, and of one header: a token is the largest thing in them."""
-MAX_LIST_PAGE = 0
-MAX_SEGMENT = 256
 SLICE_ITEMS = 64
 """Items of a list that are encoded before others get their turn: about a millisecond of 20 kB objects."""
 SLICE_BYTES = 64 * 1024
@@ -117,7 +115,7 @@ class Server:
         credentials = Credentials(authorization=http.headers.get("Authorization"), certificate=certificate or None)
         parts = self._api.parts
         user = impersonated(parts.authenticate(credentials), http.headers.items(), parts.authorize)
-        watch = http.method == "GET" and "watch" in query and bool(flag(query, "watch"))
+        watch = http.method == "GET" and queries.is_watch(query)
         request = attributes(user, http.method, http.path, watch=watch)
         verdict = parts.authorize(request)
         if not verdict.allowed:
@@ -211,6 +209,7 @@ class _Exchange:
         self._check_method()
         match request.verb:
             case "get":
+                queries.version(self._query.get("resourceVersion", ""))
                 return self._show(self._api.get(resource, self._namespace, request.name))
             case "list":
                 return await self._list()
@@ -263,35 +262,18 @@ class _Exchange:
         return self._namespace if self._resource.namespaced and self._namespace else None
 
     def _page(self) -> Page:
-        limit = max(number(self._query, "limit") or 0, 0)
-        token = self._query.get("continue", "")
-        if token:
-            return self._server.pages.following(token, limit)
-        store, matches = self._api.store, self._matches()
-        self._check_version()
-        items = store.list(self._resource.key, self._scope())
+        options = queries.list_options(self._query)
+        matches = self._matches()
+        if options.token:
+            return self._server.pages.following(options.token, options.limit)
+        store, key, scope = self._api.store, self._resource.key, self._scope()
+        if options.at_least > store.version:
+            raise queries.too_new(options.at_least, store.version)
+        version = store.version if options.exact is None else options.exact
+        items = store.list(key, scope) if options.exact is None else store.list_at(key, scope, version)
         if matches is not None:
             items = [item for item in items if matches(item)]
-        return self._server.pages.first(items, store.version, limit)
-
-    def _check_version(self) -> None:
-        text, match = self._query.get("resourceVersion", ""), self._query.get("resourceVersionMatch", "")
-        if text and not text.isdecimal():
-            raise bad_request(f'invalid resource version: strconv.ParseUint: parsing "{text[:40]}": invalid syntax')
-        if match and not text:
-            raise StatusError(
-                422, "Invalid",
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-            )  # fmt: skip
-        if match not in ("", "Exact", "NotOlderThan"):
-            raise StatusError(
-                422, "Invalid",
-                f'resourceVersionMatch: Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
-            )  # fmt: skip
-        if text and int(text) > self._api.store.version:
-            raise StatusError(
-                504, "Timeout", f"Too large resource version: {text}, current: {self._api.store.version}", retry_after=1
-            )
+        return self._server.pages.first(items, version, options.limit)
 
     async def _list(self) -> web.StreamResponse:
         view, page = self._view(), self._page()
@@ -366,8 +348,11 @@ class _Exchange:
 
     async def _patch_body(self) -> Any:
         media = self._media()
-        if media != APPLY_PATCH and media not in self._api.parts.patches:
-            raise unsupported_media_type([*self._api.parts.patches, APPLY_PATCH])
+        known = [*self._api.parts.patches, APPLY_PATCH]
+        if self._resource.custom:
+            known.remove(STRATEGIC_PATCH)
+        if media not in known:
+            raise unsupported_media_type(known)
         return decode(await self._body(), media, self._api.parts.protobuf)
 
     async def _patch(self, subresource: str) -> web.Response:
@@ -466,38 +451,23 @@ class _Exchange:
 
     async def _watch(self) -> web.StreamResponse:
         """A stream of events from a version, or from the objects that there are."""
-        query, store = self._query, self._api.store
-        view, matches = self._view(), self._matches()
-        bookmarks = bool(flag(query, "allowWatchBookmarks"))
-        initial = flag(query, "sendInitialEvents")
-        seconds = number(query, "timeoutSeconds") or random.uniform(*WATCH_SECONDS)  # noqa: S311
-        if initial is not None and query.get("resourceVersionMatch") != "NotOlderThan":
-            raise StatusError(
-                422, "Invalid",
-                "sendInitialEvents: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )  # fmt: skip
-        text = query.get("resourceVersion", "")
-        if text and not text.isdecimal():
-            raise bad_request(f'invalid resource version: strconv.ParseUint: parsing "{text[:40]}": invalid syntax')
-        since = int(text or "0")
-        name = self._request.name
-        if name:
-            by_name = matches
-            matches = lambda obj: obj["metadata"]["name"] == name and (by_name is None or by_name(obj))  # noqa: E731
+        view, matches, store, hub = self._view(), self._matches(), self._api.store, self._server.hub
+        options = queries.watch_options(self._query)
+        seconds = options.seconds or random.uniform(*WATCH_SECONDS)  # noqa: S311 (only spreads load)
+        if self._request.name:
+            matches = _named(self._request.name, matches)
         watcher = Watcher(view, self._scope(), matches)
-        hub = self._server.hub
-        response = web.StreamResponse(headers={"Content-Type": JSON, **_NO_CACHE})
+        response = web.StreamResponse(headers={"Content-Type": view.content_type, **_NO_CACHE})
         first: list[Json] = []
-        with_objects = initial if initial is not None else since == 0
         refusal: StatusError | None = None
         hub.add(watcher)
         try:
             version = store.version
-            if with_objects:
+            if options.objects:
                 first = store.list(self._resource.key, self._scope())
-            else:
+            elif options.since:
                 try:
-                    hub.replay(watcher, list(store.events(self._resource.key, since)))
+                    hub.replay(watcher, list(store.events(self._resource.key, options.since)))
                 except StatusError as error:
                     refusal = error
             await response.prepare(self._http)
@@ -505,9 +475,11 @@ class _Exchange:
                 await response.write(error_line(refusal))
                 return response
             await self._first(response, watcher, first)
-            if initial and bookmarks:
+            if options.mark_end:
                 await response.write(hub.bookmark(watcher, version, initial_end=True))
-            await self._events(response, watcher, seconds=seconds, bookmarks=bookmarks)
+            await self._events(response, watcher, seconds=seconds, bookmarks=options.bookmarks)
+        except ConnectionError:
+            pass  # the reader went away
         finally:
             hub.remove(watcher)
         if watcher.over and self._http.transport is not None:
@@ -542,6 +514,11 @@ class _Exchange:
             data = await watcher.take(min(end, mark if bookmarks else end) - now)
             if data:
                 await response.write(data)
+
+
+def _named(name: str, matches: Callable[[Json], bool] | None) -> Callable[[Json], bool]:
+    """A selection that only one object can be in."""
+    return lambda obj: obj["metadata"]["name"] == name and (matches is None or matches(obj))
 
 
 def _nothing(api: Api, group: str) -> Exception:

@@ -19,7 +19,8 @@ class Cause:
 
     def to_json(self) -> dict[str, str]:
         """As `status.details.causes[]`."""
-        return {"reason": self.reason, "message": self.message, "field": self.field}
+        said = {"reason": self.reason, "message": self.message}
+        return {**said, "field": self.field} if self.field else said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.status import STALE, already_exists, conflict, expired, not_found
 
 Json = dict[str, Any]
+Objects = list[Json]
 
 HISTORY_EVENTS = 4096
 """Events kept for watchers that come back; a local stack writes a few a second, so this is many minutes."""
@@ -40,6 +41,7 @@ class Store:
 
     size: estimates the bytes of an object for the history's bound. on_write: called with each event right after its
     write, to hand it to the watchers of this moment; it must not write itself. The history is for those who come later.
+    first_version: above all versions of an earlier life, so that its watchers are told that they are too old.
     """
 
     def __init__(
@@ -49,11 +51,12 @@ class Store:
         on_write: Callable[[Event], None] = lambda event: None,
         history_events: int = HISTORY_EVENTS,
         history_bytes: int = HISTORY_BYTES,
+        first_version: int = FIRST_VERSION,
     ) -> None:
-        self.version = FIRST_VERSION
+        self.version = first_version
         self._objects: dict[tuple[str, str], dict[tuple[str, str], Json]] = {}
         self._history: deque[tuple[Event, int]] = deque()
-        self._compacted = FIRST_VERSION
+        self._compacted = first_version
         self._held = 0
         self._size, self._on_write = size, on_write
         self._history_events, self._history_bytes = history_events, history_bytes
@@ -71,9 +74,21 @@ class Store:
         """The object, or None."""
         return self._objects.get(key, {}).get((namespace, name))
 
-    def list(self, key: tuple[str, str], namespace: str | None = None) -> list[Json]:
+    def list(self, key: tuple[str, str], namespace: str | None = None) -> Objects:
         """The objects of a resource, in the order of namespace and name; None lists all namespaces."""
         held = self._objects.get(key, {})
+        return [held[at] for at in sorted(held) if namespace is None or at[0] == namespace]
+
+    def list_at(self, key: tuple[str, str], namespace: str | None, version: int) -> Objects:
+        """As `list`, at a version of the past; raises Expired where the history does not reach back so far."""
+        held = dict(self._objects.get(key, {}))
+        for event in reversed((*self.events(key, version),)):
+            meta = event.object["metadata"]
+            at = (meta.get("namespace", ""), meta["name"])
+            if event.previous is None:
+                held.pop(at, None)
+            else:
+                held[at] = event.previous
         return [held[at] for at in sorted(held) if namespace is None or at[0] == namespace]
 
     def count(self, key: tuple[str, str]) -> int:
@@ -111,11 +126,13 @@ class Store:
             return stored
         return self._write(resource.key, at, "MODIFIED", obj, stored)
 
-    def remove(self, resource: Resource, namespace: str, name: str, *, expect: str | None = None) -> Json:
-        """Takes the object away; returns its last state, with the resourceVersion of the removal."""
+    def remove(self, resource: Resource, namespace: str, name: str, *, last: Json | None = None) -> Json:
+        """Takes the object away; returns its last state, with the resourceVersion of the removal.
+
+        last: what it was changed to by the write that ends it (the one without the last finalizer).
+        """
         stored = self.get(resource, namespace, name)
-        self._check(resource, stored, expect)
-        return self._write(resource.key, (namespace, name), "DELETED", stored, stored)
+        return self._write(resource.key, (namespace, name), "DELETED", last or stored, stored)
 
     def _check(self, resource: Resource, stored: Json, expect: str | None) -> None:
         if expect is not None and stored["metadata"]["resourceVersion"] != expect:

@@ -162,7 +162,7 @@ class Hub:
 
     def bookmark(self, watcher: Watcher, version: int, *, initial_end: bool = False) -> bytes:
         """A line that says up to which version everything has been sent."""
-        meta: Json = {"resourceVersion": str(version), "creationTimestamp": None}
+        meta: Json = {"resourceVersion": str(version)}
         if initial_end:
             meta["annotations"] = {INITIAL_EVENTS_END: "true"}
         resource, form = watcher.view.resource, watcher.view.form

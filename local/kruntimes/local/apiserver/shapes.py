@@ -1,0 +1,146 @@
+"""The types of the built-in kinds: which fields they have, and what stands in them. Pure.
+
+A body that does not fit is refused before any rule sees it, in the words of Go's JSON decoder; unknown fields are taken
+out and told. What `null` says is left out, as there. The table holds the fields that a local control plane has use for
+and those that clients of it are known to send; it is the API's of Kubernetes 1.37.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+Json = dict[str, Any]
+
+_ANY = "Object"
+MAX_DEPTH = 32
+"""Of a body; no kind nests so far."""
+
+
+class Misfit(Exception):
+    """A value of another type than its field has; the message is Go's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A type. kind: one of the letters below, `list`, `map` or `struct`; of: the items' or values' type; fields: those
+    of a struct, by name.
+
+    s text, i integer, f number, b boolean, t time, q quantity, o integer or text, a anything.
+    """
+
+    kind: str
+    name: str
+    of: "Shape | None" = None
+    fields: "dict[str, Shape] | None" = None
+
+
+_GO = {
+    "s": "string", "i": "int64", "f": "float64", "b": "bool", "t": "string", "q": "resource.Quantity",
+    "o": "intstr.IntOrString", "a": "any",
+}  # fmt: skip
+_FITS: dict[str, tuple[type, ...]] = {
+    "s": (str,), "i": (int,), "f": (int, float), "b": (bool,), "t": (str,), "q": (str, int, float), "o": (str, int),
+}  # fmt: skip
+_JSON_NAMES = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+
+
+def fit(kind: str, obj: Json) -> list[str]:
+    """Makes *obj* fit the kind, in place; returns the paths of the unknown fields that were taken out.
+
+    A kind that is not in the table is held to the shape of its metadata alone. Raises Misfit.
+    """
+    unknown: list[str] = []
+    known = kind != _ANY and kind in table()
+    _fit_struct(table()[kind if known else _ANY], obj, "", kind, unknown, open_ended=not known)
+    return unknown
+
+
+def _fit_struct(
+    shape: Shape, value: Json, path: str, root: str, unknown: list[str], *, open_ended: bool = False
+) -> None:
+    fields = shape.fields or {}
+    for key in list(value):
+        at = f"{path}.{key}" if path else key
+        field = fields.get(key)
+        if field is None:
+            if not open_ended:
+                unknown.append(at)
+                del value[key]
+        elif value[key] is None and field.kind != "t":
+            del value[key]
+        elif value[key] is not None:
+            _fit(field, value[key], at, root, unknown)
+
+
+def _fit(shape: Shape, value: Any, path: str, root: str, unknown: list[str]) -> None:
+    if path.count(".") > MAX_DEPTH:
+        raise Misfit("json: exceeded max depth")
+    if shape.kind == "struct":
+        if not isinstance(value, dict):
+            raise _misfit(value, path, root, shape.name)
+        _fit_struct(shape, value, path, root, unknown)
+    elif shape.kind == "map":
+        if not isinstance(value, dict):
+            raise _misfit(value, path, root, shape.name)
+        assert shape.of is not None
+        for key, item in value.items():
+            if item is not None:
+                _fit(shape.of, item, f"{path}.{key}", root, unknown)
+    elif shape.kind == "list":
+        if not isinstance(value, list):
+            raise _misfit(value, path, root, shape.name)
+        assert shape.of is not None
+        for i, item in enumerate(value):
+            _fit(shape.of, item, f"{path}[{i}]", root, unknown)
+    elif shape.kind != "a":
+        good = _FITS[shape.kind]
+        if not isinstance(value, good) or (isinstance(value, bool) and bool not in good):
+            raise _misfit(value, path, root, shape.name)
+
+
+def _misfit(value: Any, path: str, root: str, wanted: str) -> Misfit:
+    found = _JSON_NAMES.get(type(value), "null")
+    return Misfit(f"json: cannot unmarshal {found} into Go struct field {root}.{path} of type {wanted}")
+
+
+@cache
+def table() -> dict[str, Shape]:
+    """The shapes by name, read from `shapes.txt` when first asked for."""
+    text = resources.files("kruntimes.local.apiserver").joinpath("shapes.txt").read_text(encoding="utf-8")
+    raw: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            name, _, line = line.partition(":")
+            raw[name] = ""
+        raw[name] += f" {line.strip()}"
+    made: dict[str, Shape] = {}
+    for key in raw:
+        _struct(key, raw, made)
+    return made
+
+
+def _struct(name: str, raw: dict[str, str], made: dict[str, Shape]) -> Shape:
+    if name not in made:
+        fields: dict[str, Shape] = {}
+        made[name] = Shape("struct", f"v1.{name}", fields=fields)
+        for entry in raw[name].split():
+            names, _, type = entry.partition("=")
+            shape = _type(type or "s", raw, made)
+            fields.update(dict.fromkeys(names.split(","), shape))
+    return made[name]
+
+
+def _type(text: str, raw: dict[str, str], made: dict[str, Shape]) -> Shape:
+    if text.startswith("["):
+        of = _type(text[1:-1], raw, made)
+        return Shape("list", f"[]{of.name}", of=of)
+    if text.startswith("{"):
+        of = _type(text[1:-1], raw, made)
+        return Shape("map", f"map[string]{of.name}", of=of)
+    if text in _GO:
+        return Shape(text, _GO[text])
+    return _struct(text, raw, made)
