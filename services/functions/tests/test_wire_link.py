@@ -1,6 +1,7 @@
 """The link mode: declared lengths, so that no body is taken for a command, and a broken stream is said once."""
 
 import pytest
+
 from kruntimes.functions.wire.calls import CallDecoder
 from kruntimes.functions.wire.encode import (
     NotEncodable,

@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kruntimes.functions.wire.calls import CallDecoder
 from kruntimes.functions.wire.encode import NotEncodable, encode_call, encode_result
 from kruntimes.functions.wire.events import Call, CallEvent, Mode, Result

@@ -1,6 +1,7 @@
 """The stdio mode: each control rule of the second source document, and where the decoder is stricter."""
 
 import pytest
+
 from kruntimes.functions.wire.calls import CallDecoder
 from kruntimes.functions.wire.events import Call, CallEvent, Cancel, Mode, Progress, Quit, Reason, Rejected
 from kruntimes.functions.wire.limits import WireLimits

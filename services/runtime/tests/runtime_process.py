@@ -187,5 +187,6 @@ async def connect(server: Server) -> AsyncIterator[Client]:
     options = [("grpc.max_metadata_size", 32 * 1024)]
     async with grpc.aio.insecure_channel(f"unix:{server.socket}", options=options) as channel:
         client = Client(channel)
+        await client.runtime.Health(pb.HealthRequest(), wait_for_ready=True, timeout=PATIENCE_SECONDS)
         yield client
         await client.unregister_all()

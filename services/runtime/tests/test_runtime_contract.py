@@ -217,7 +217,7 @@ async def test_a_host_that_cannot_start_again_fails_its_registration(python: Cli
 
 
 async def test_health_works_and_tasks_are_unimplemented(python: Client) -> None:
-    assert (await python.runtime.Health(pb.HealthRequest(), wait_for_ready=True)).healthy
+    assert (await python.runtime.Health(pb.HealthRequest())).healthy
     for call in (
         python.runtime.Execute(pb.ExecuteRequest()),
         python.runtime.Status(pb.StatusRequest()),
