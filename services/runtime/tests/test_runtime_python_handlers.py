@@ -238,6 +238,11 @@ async def test_the_deadline_ends_everything(python: Client, python_server: Serve
         assert "cancelled inside" in text
 
 
+async def test_a_child_that_reads_its_input_goes_on(python: Client) -> None:
+    function = await python.register("never_ends", "main.reads_in_a_child")
+    assert await function.output() == b"nothing"
+
+
 # --- coroutines
 
 

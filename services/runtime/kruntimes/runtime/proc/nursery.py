@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
@@ -111,8 +112,8 @@ def _be_warden(control: int, host: Callable[[], NoReturn], of_host: tuple[int, i
 def _be_host(kind: str, link: int, log: int, host_main: HostMain) -> NoReturn:
     """Descriptors and signals as a program expects them; standard output and error are the log.
 
-    Standard input is a pipe into which nobody writes: a handler that asks a person for input waits, and its deadline
-    ends it, rather than that it goes on with an answer that nobody gave.
+    Descriptor 0 is empty, so that a child program that reads it goes on. `sys.stdin` is a pipe into which nobody
+    writes: a handler that asks a person for input waits, and its deadline ends it.
     """
 
     def run() -> NoReturn:
@@ -120,12 +121,14 @@ def _be_host(kind: str, link: int, log: int, host_main: HostMain) -> NoReturn:
         prctl.unprotect()
         prctl.become_subreaper()
         prctl.set_name(f"kr-{kind}-host")
-        silence, _held_open = os.pipe()  # not inherited: a child that outlives this process reads the end
-        os.dup2(silence, 0)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.close(silence)
+        os.close(null)
         os.close(log)
+        silence, _held_open = os.pipe()
+        sys.stdin = open(silence)
         host_main(kind, socket.socket(fileno=link))
 
     _never_return(run)

@@ -15,6 +15,10 @@ def asks(event: object) -> str:
     return input("name? ")
 
 
+def reads_in_a_child(event: object) -> str:
+    return subprocess.run(["cat"], capture_output=True, text=True, check=True).stdout or "nothing"
+
+
 def busy(event: object) -> None:
     while True:
         pass
