@@ -139,8 +139,10 @@ def _enter(config: Config) -> None:
     sys.argv = [config.handler]
     sys.modules["__main__"] = types.ModuleType("__main__")
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # They live as long as the process.
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    # They live as long as the process. Descriptor 0 is empty, so that a child program that reads it goes on; nobody
+    # writes to sys.stdin, so that a handler that asks a person waits for an answer, and its deadline ends it.
+    silence, _never_written = os.pipe()
+    sys.stdin = open(silence, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = _log_stream(1)
     sys.stderr = _log_stream(2)
 

@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
@@ -110,11 +109,7 @@ def _be_warden(control: int, host: Callable[[], NoReturn], of_host: tuple[int, i
 
 
 def _be_host(kind: str, link: int, log: int, host_main: HostMain) -> NoReturn:
-    """Descriptors and signals as a program expects them; standard output and error are the log.
-
-    Descriptor 0 is empty, so that a child program that reads it goes on. `sys.stdin` is a pipe into which nobody
-    writes: a handler that asks a person for input waits, and its deadline ends it.
-    """
+    """Descriptors and signals as a program expects them; standard output and error are the log."""
 
     def run() -> NoReturn:
         os.setsid()
@@ -127,8 +122,6 @@ def _be_host(kind: str, link: int, log: int, host_main: HostMain) -> NoReturn:
         os.dup2(log, 2)
         os.close(null)
         os.close(log)
-        silence, _held_open = os.pipe()
-        sys.stdin = open(silence)
         host_main(kind, socket.socket(fileno=link))
 
     _never_return(run)
