@@ -180,7 +180,10 @@ def _weight(value: object) -> int:
 def merge_patch(resource: Resource, current: Json, patch: object) -> Json:
     """The document with *patch* laid over it; null removes. *current* is not changed."""
     if not isinstance(patch, dict):
-        raise bad_request("Invalid JSON Patch")
+        kind = type_of(patch)
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        )
     return merged(current, patch)
 
 
