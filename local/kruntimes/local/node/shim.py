@@ -13,22 +13,29 @@ The command's two output streams go to FILE, which is turned over to FILE.1 at N
 shim lives, and is not handed to the command. Environment and working folder are the command's own.
 """
 
+import contextlib
 import ctypes
+import fcntl
 import os
 import select
 import signal
 import sys
+import time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CHUNK = 65536
+PIPE_BYTES = 1024 * 1024
+"""What the command may write ahead of the log; also the most that an unprivileged process may ask of a pipe."""
+LOG_SECONDS = 0.02
+"""Output is taken this often: a service that writes a line for each call must not wake its shim for each."""
 CLOSE_FROM = 3
 MAX_DESCRIPTOR = 4096
 """A shim opens fewer than twenty; its own descriptors are closed at exec anyway."""
 SWEEP_SECONDS = 0.02
 """How long killed processes get to turn into something that can be reaped, before the tree is walked again."""
 DRAIN_READS = 256
-"""What a dead tree can have left in the pipe is one pipe buffer (64 KiB); more reads than this are never needed."""
+"""What a dead tree can have left in the pipe is one pipe buffer; more reads than this are never needed."""
 
 
 class Log:
@@ -156,15 +163,19 @@ def watch(pid: int, log: Log, output: int) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     commands = b""
-    listening = [0, output, woken]
+    listening = [0, woken]
+    quiet_until: float | None = 0.0  # None once the command's output has ended
     while True:
-        readable = select.select(listening, [], [], 1.0)[0]
+        wait, heard = 1.0, listening
+        if quiet_until is not None:
+            wait = quiet_until - time.monotonic()
+            if wait <= 0:
+                wait, heard = 1.0, [*listening, output]
+        readable = select.select(heard, [], [], wait)[0]
         if output in readable:
-            data = os.read(output, CHUNK)
-            if data:
-                log.write(data)
-            else:
-                listening.remove(output)
+            data = os.read(output, PIPE_BYTES)
+            log.write(data)
+            quiet_until = time.monotonic() + LOG_SECONDS if data else None
         if woken in readable:
             os.read(woken, CHUNK)
         if 0 in readable:
@@ -209,6 +220,8 @@ def main(arguments: list[str]) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     log = Log(options["--log"], int(options["--bytes"]))
     output, write = os.pipe()
+    with contextlib.suppress(OSError):  # the system's own size will do
+        fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     try:
         pid = start(arguments[split + 1 :], write)
     except OSError as error:
@@ -221,7 +234,7 @@ def main(arguments: list[str]) -> None:
     os.set_blocking(output, False)
     try:
         for _ in range(DRAIN_READS):
-            data = os.read(output, CHUNK)
+            data = os.read(output, PIPE_BYTES)
             if not data:
                 break
             log.write(data)
