@@ -44,7 +44,7 @@ contracts: $(STAMP)
 	$(BIN)/lint-imports
 
 proto: $(STAMP) ## generate the code beside the .proto files
-	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=proto --grpc_python_out=proto --mypy_out=proto --mypy_grpc_out=proto $(PROTOS)
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m grpc_tools.protoc -I proto --python_out=proto --grpc_python_out=proto --mypy_out=proto --mypy_grpc_out=proto $(PROTOS)
 
 proto-check: $(STAMP)
 	@$(BIN)/python proto/check.py
