@@ -32,7 +32,7 @@ class Plane:
         self.api = Api(
             parts,
             now=lambda: self.now,
-            uid=lambda: f"00000000-0000-4000-8000-{next(uids):012}",
+            uid=lambda: f"{next(uids):08x}-0000-4000-8000-000000000000",
             suffix=lambda: f"{next(suffixes):05}",
             size=lambda obj: 1000,
         )

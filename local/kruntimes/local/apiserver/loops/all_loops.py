@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kruntimes.local.apiserver.api import Api
-from kruntimes.local.apiserver.loops import cluster_roles, collector, expiry, namespaces, replicasets
+from kruntimes.local.apiserver.loops import cluster_roles, collector, expiry, namespaces, nodes, replicasets, services
 from kruntimes.local.apiserver.parts import Loop
 
 
@@ -22,6 +22,8 @@ def loops(*, ca: str) -> list[Loop]:
         collector.Collector,
         lambda api: namespaces.Furnisher(api, ca=ca),
         namespaces.Emptier,
+        nodes.Nodes,
+        services.Services,
         cluster_roles.Aggregation,
         expiry.Events,
         expiry.Requests,
