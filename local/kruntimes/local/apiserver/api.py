@@ -4,7 +4,7 @@ The shell decodes, authenticates, authorises and encodes; the control plane's ow
 here awaits, so each call is one transaction. What is returned is stored: it must not be changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -45,13 +45,15 @@ GENERATE_TRIES = 8
 class Call:
     """How a write is asked for.
 
-    strictness: Ignore, Warn or Strict, for unknown fields. warnings: filled by the call.
+    strictness: Ignore, Warn or Strict, for unknown fields and for the *duplicates* that the decoder found. warnings:
+    filled by the call.
     """
 
     user: User = SYSTEM
     manager: str = "apiserver"
     dry_run: bool = False
     strictness: str = "Ignore"
+    duplicates: Sequence[str] = ()
     warnings: list[str] = field(default_factory=list)
 
 
@@ -110,6 +112,10 @@ class Api:
             dry_run=call.dry_run,
         )  # fmt: skip
 
+    def registered(self, api_version: str, kind: str) -> bool:
+        """Whether there is a resource of that kind."""
+        return self.resources.of_kind(api_version, kind) is not None
+
     # ------------------------------------------------------------ verbs
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
@@ -126,11 +132,17 @@ class Api:
         meta = _metadata(obj)
         _place(resource, namespace, meta)
         self._known(resource, obj, strategy, call)
-        self._namespace_open(resource, namespace)
+        self._namespace_open(resource, namespace, meta.get("name", ""))
         if meta.get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
             meta.pop(key, None)
+        if not owned:
+            # Before the rules: what they fill in is nobody's.
+            obj = self.parts.ownership.written(
+                resource, obj, None, manager=call.manager, subresource="", timestamp=ctx.timestamp
+            )
+            meta = obj["metadata"]
         meta["uid"], meta["creationTimestamp"] = ctx.uid(), ctx.timestamp
         if strategy.generation:
             meta["generation"] = 1
@@ -144,10 +156,6 @@ class Api:
         if causes:
             raise invalid(resource.about_kind(meta.get("name", "")), causes)
         call.warnings.extend(strategy.warnings(obj, None))
-        if not owned:
-            obj = self.parts.ownership.written(
-                resource, obj, None, manager=call.manager, subresource="", timestamp=ctx.timestamp
-            )
         return self._store_new(resource, obj, call)
 
     def update(
@@ -273,23 +281,27 @@ class Api:
         patch: what *obj* comes from, for the refusal.
         """
         handled = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+
+        def refused(why: str) -> StatusError:
+            if patch is None:
+                return bad_request(f"{handled}: {why}")
+            return invalid(About(), [metadata.invalid_value("patch", sent[:SHOWN], why)])
+
+        sent = "" if patch is None else msgspec.json.encode(obj).decode()
         try:
             unknown = shapes.fit("Object" if resource.custom else resource.kind, obj)
+            metadata.tidy(obj["metadata"])
+            unknown += strategy.default(obj)
         except shapes.Misfit as misfit:
-            if patch is None:
-                raise bad_request(f"{handled}: {misfit}") from None
-            sent = msgspec.json.encode(patch).decode()[:SHOWN]
-            raise invalid(About(), [metadata.invalid_value("patch", sent, str(misfit))]) from None
-        metadata.tidy(obj["metadata"])
-        unknown += strategy.default(obj)
-        if not unknown or call.strictness == "Ignore":
-            return
+            raise refused(str(misfit)) from None
         said = [f'unknown field "{path}"' for path in unknown]
-        if call.strictness == "Strict":
-            raise bad_request(f"{handled}: strict decoding error: {', '.join(said)}")
-        call.warnings.extend(said)
+        said += [f'duplicate field "{path}"' for path in call.duplicates]
+        if said and call.strictness == "Strict":
+            raise refused(f"strict decoding error: {', '.join(said)}")
+        if call.strictness == "Warn":
+            call.warnings.extend(said)
 
-    def _namespace_open(self, resource: Resource, namespace: str) -> None:
+    def _namespace_open(self, resource: Resource, namespace: str, name: str) -> None:
         """What is created needs a namespace that exists and is not going away."""
         if not resource.namespaced:
             return
@@ -298,7 +310,7 @@ class Api:
             raise not_found(About(kind="namespaces", name=namespace))
         if found.get("status", {}).get("phase") == "Terminating":
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            refusal = forbidden(resource.about(), why)
+            refusal = forbidden(resource.about(name), why)
             cause = Cause("metadata.namespace", "NamespaceTerminating", f"namespace {namespace} is being terminated")
             refusal.causes = (cause,)
             raise refusal
@@ -342,6 +354,10 @@ class Api:
         if expected != old["resourceVersion"]:
             raise conflict(resource.about(name), STALE)
         metadata.carry(meta, old)
+        if not owned:
+            obj = self.parts.ownership.written(
+                resource, obj, stored, manager=call.manager, subresource=subresource, timestamp=ctx.timestamp
+            )
         strategy.prepare_update(obj, stored, ctx, subresource)
         meta = obj["metadata"]
         for admit in self.parts.admits:
@@ -354,10 +370,6 @@ class Api:
         if causes:
             raise invalid(resource.about_kind(name), causes)
         call.warnings.extend(strategy.warnings(obj, stored))
-        if not owned:
-            obj = self.parts.ownership.written(
-                resource, obj, stored, manager=call.manager, subresource=subresource, timestamp=ctx.timestamp
-            )
         obj["apiVersion"], obj["kind"] = stored["apiVersion"], stored["kind"]
         if self._finished(strategy, obj):
             if call.dry_run:

@@ -1,25 +1,23 @@
-"""Media types, bodies and query strings: what the wire says, as values; what is answered, as bytes. Pure."""
+"""Query strings and Accept headers as values, and the forms of an answer. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from kruntimes.local.apiserver import tables
 from kruntimes.local.apiserver.metadata import invalid_value, not_supported
-from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON, PROTOBUF, YAML
+from kruntimes.local.apiserver.parts import JSON, PROTOBUF, YAML
 from kruntimes.local.apiserver.resources import Resource
-from kruntimes.local.apiserver.status import About, bad_request, invalid, not_acceptable, unsupported_media_type
+from kruntimes.local.apiserver.status import About, bad_request, internal, invalid, not_acceptable
 from kruntimes.local.apiserver.strategy import DeleteOptions
 from kruntimes.local.apiserver.tables import Form
 
 Json = dict[str, Any]
 Query = Mapping[str, str]
 
-OFFERED = (JSON, YAML)
-_YAMLS = frozenset({YAML, "application/x-yaml", "text/yaml"})
 _TRUE, _FALSE = (
     frozenset({"1", "t", "T", "true", "TRUE", "True"}),
     frozenset({"0", "f", "F", "false", "FALSE", "False"}),
@@ -28,60 +26,12 @@ _TRUE, _FALSE = (
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
-def media_type(header: str) -> str:
-    """The media type of a Content-Type header, without parameters; JSON where there is none."""
-    return header.partition(";")[0].strip() or JSON
-
-
 def form_of(accept: str) -> Form:
     """The form of the answer; raises NotAcceptable."""
     form = tables.wanted(accept)
     if form is None:
         raise not_acceptable((JSON, YAML, PROTOBUF))
     return form
-
-
-def decode(body: bytes, media: str, protobuf: Callable[[bytes], Json]) -> Any:
-    """The value of a body; raises BadRequest and UnsupportedMediaType."""
-    if media in (PROTOBUF, f"{PROTOBUF};stream=watch"):
-        return protobuf(body)
-    if media in _YAMLS or media == APPLY_PATCH:
-        return _yaml(body)
-    if media == JSON or media.endswith("+json"):
-        try:
-            return msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            said = "couldn't get version/kind; json parse error" if media == JSON else "invalid JSON patch"
-            raise bad_request(f"{said}: {error}") from None
-    raise unsupported_media_type((JSON, YAML, PROTOBUF))
-
-
-def _yaml(body: bytes) -> Any:
-    if body.lstrip()[:1] in (b"{", b"["):
-        try:
-            return msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # YAML allows more than JSON does
-    from kruntimes.local.apiserver import yaml_bodies
-
-    return yaml_bodies.load(body)
-
-
-def as_object(value: Any, resource: Resource) -> Json:
-    """A decoded body that must be an object of *resource*; raises BadRequest."""
-    if not isinstance(value, dict):
-        raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
-    kind, version = value.setdefault("kind", resource.kind), value.setdefault("apiVersion", resource.api_version)
-    if version != resource.api_version:
-        raise bad_request(
-            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
-        )
-    if kind != resource.kind:
-        raise bad_request(
-            f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            "the kind in the data does not match the expected kind"
-        )
-    return value
 
 
 # ---------------------------------------------------------------- query strings
@@ -114,6 +64,17 @@ def number(query: Query, name: str) -> int | None:
         raise bad_request(
             f'unable to decode query parameter {name}: strconv.ParseInt: parsing "{text[:40]}": invalid syntax'
         ) from None
+
+
+_STRICTNESS = ["", "Ignore", "Strict", "Warn"]
+
+
+def strictness(query: Query, kind: str) -> str:
+    """What is to become of unknown and duplicate fields: Ignore, Strict or Warn. Raises Invalid."""
+    asked = query.get("fieldValidation", "")
+    if asked not in _STRICTNESS:
+        raise invalid(_options(kind), [not_supported("fieldValidation", asked, _STRICTNESS)])
+    return asked or "Warn"
 
 
 def dry_run(query: Query, kind: str) -> bool:
@@ -168,6 +129,9 @@ def delete_options(body: Any, query: Query) -> DeleteOptions:
 
 # ---------------------------------------------------------------- answers
 
+_ANY = datetime.min.replace(tzinfo=UTC)
+"""A moment for what does not look at it."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -179,10 +143,20 @@ class View:
 
     def one(self, obj: Json, *, now: datetime, columns: bool = True) -> Json:
         """One object in this form."""
+        if self.form.listed and columns:
+            said = f"object *unstructured.Unstructured is not a list of {self.resource.kind}"
+            raise internal(said) if self.resource.custom else not_acceptable((JSON, YAML, PROTOBUF))
         if self.form.kind == "Table":
             meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
             return tables.table(self.resource, (obj,), meta, now=now, include=self.include, columns=columns)
         return tables.partial(obj) if self.form.kind else obj
+
+    def carrier(self, bare: Json, *, columns: bool) -> Json:
+        """A Table of one row without cells, which only carries an object."""
+        meta = {"resourceVersion": bare["metadata"]["resourceVersion"]}
+        shown = tables.table(self.resource, (), meta, now=_ANY, include="None", columns=columns)
+        carried = tables.partial(bare) if self.include == "Metadata" else bare
+        return {**shown, "rows": [{"cells": tables.empty_row(self.resource), "object": carried}]}
 
     @property
     def content_type(self) -> str:

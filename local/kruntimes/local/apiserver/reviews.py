@@ -9,8 +9,8 @@ from typing import Any
 
 from kruntimes.local.apiserver.api import Api
 from kruntimes.local.apiserver.authn import Authenticator
+from kruntimes.local.apiserver.bodies import as_object
 from kruntimes.local.apiserver.metadata import invalid_value
-from kruntimes.local.apiserver.negotiation import as_object
 from kruntimes.local.apiserver.parts import Act, Review
 from kruntimes.local.apiserver.rbac import Policy
 from kruntimes.local.apiserver.request import MASTERS, Request, User

@@ -7,7 +7,8 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,10 +17,11 @@ from aiohttp import web
 from kruntimes.local.apiserver import discovery, negotiation, queries, scale
 from kruntimes.local.apiserver.api import Api, Call
 from kruntimes.local.apiserver.authn import impersonated
-from kruntimes.local.apiserver.negotiation import View, decode, encode, flag, form_of, media_type
+from kruntimes.local.apiserver.bodies import decode, duplicates, media_type, read_object
+from kruntimes.local.apiserver.negotiation import View, encode, flag, form_of
 from kruntimes.local.apiserver.node_logs import NodeLogs
 from kruntimes.local.apiserver.pages import Page, Pages
-from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON, STRATEGIC_PATCH
+from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON, STRATEGIC_PATCH, YAML
 from kruntimes.local.apiserver.request import Credentials, Request, User, attributes
 from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.selectors import selector
@@ -252,7 +254,10 @@ class _Exchange:
         return View(self._resource, form, include)
 
     def _show(self, obj: Json, code: int = 200, call: Call | None = None) -> web.Response:
-        return _answer(self._view().one(obj, now=self._server.now()), code, call.warnings if call else ())
+        view = self._view()
+        return _answer(
+            view.one(obj, now=self._server.now()), code, call.warnings if call else (), yaml=view.form.yaml
+        )
 
     def _matches(self) -> Callable[[Json], bool] | None:
         labels, fields = self._query.get("labelSelector", ""), self._query.get("fieldSelector", "")
@@ -292,6 +297,8 @@ class _Exchange:
                     self._resource, page.items, meta, now=self._server.now(), include=view.include, columns=True
                 )
             )
+        if view.form.yaml:
+            return _answer({**view.head(meta), "items": [view.item(obj) for obj in page.items]}, yaml=True)
         head = encode(view.head(meta))
         if len(page.items) <= SLICE_ITEMS:
             return _bytes(head[:-1] + b',"items":' + encode([view.item(obj) for obj in page.items]) + b"}")
@@ -322,25 +329,31 @@ class _Exchange:
     def _media(self) -> str:
         return media_type(self._http.headers.get("Content-Type", ""))
 
-    async def _object(self, resource: Resource) -> Json:
-        value = decode(await self._body(), self._media(), self._api.parts.protobuf)
-        return negotiation.as_object(value, resource)
+    async def _object(self, resource: Resource) -> tuple[Json, Call]:
+        """The body as an object of *resource*, and how it is to be written."""
+        body, media, call = await self._body(), self._media(), self._call()
+        value = read_object(
+            body, media, resource, protobuf=self._api.parts.protobuf, registered=self._api.registered
+        )
+        if media == JSON and call.strictness != "Ignore":
+            call = replace(call, duplicates=duplicates(body))
+        return value, call
 
     def _call(self) -> Call:
-        agent = self._http.headers.get("User-Agent", "").partition("/")[0]
+        agent, options = self._http.headers.get("User-Agent", "").partition("/")[0], _WRITE_OPTIONS[self._http.method]
         return Call(
             user=self._request.user,
             manager=self._query.get("fieldManager") or agent or "unknown",
-            dry_run=negotiation.dry_run(self._query, _WRITE_OPTIONS[self._http.method]),
-            strictness=self._query.get("fieldValidation") or "Warn",
+            dry_run=negotiation.dry_run(self._query, options),
+            strictness=negotiation.strictness(self._query, options),
         )
 
     async def _create(self) -> web.Response:
-        call, obj = self._call(), await self._object(self._resource)
+        obj, call = await self._object(self._resource)
         return self._show(self._api.create(self._resource, self._namespace, obj, call), 201, call)
 
     async def _update(self, subresource: str) -> web.Response:
-        call, obj = self._call(), await self._object(self._resource)
+        obj, call = await self._object(self._resource)
         done, new = self._api.update(
             self._resource, self._namespace, self._request.name, obj, call, subresource=subresource
         )
@@ -350,7 +363,7 @@ class _Exchange:
         media = self._media()
         known = [*self._api.parts.patches, APPLY_PATCH]
         if self._resource.custom:
-            known.remove(STRATEGIC_PATCH)
+            known = [each for each in known if each != STRATEGIC_PATCH]
         if media not in known:
             raise unsupported_media_type(known)
         return decode(await self._body(), media, self._api.parts.protobuf)
@@ -399,7 +412,7 @@ class _Exchange:
         review = self._api.parts.reviews.get(self._resource.key)
         if review is None:
             raise path_not_found()
-        call, obj = self._call(), await self._object(self._resource)
+        obj, call = await self._object(self._resource)
         return _answer(review(self._api, self._request, obj, self._api.context(call)), 201)
 
     async def _subresource(self) -> web.StreamResponse:
@@ -434,7 +447,7 @@ class _Exchange:
         if verb == "get":
             return _answer(scale.of(resource, stored))
         if verb == "update":
-            wanted = await self._object(scale.SCALE)
+            wanted, call = await self._object(scale.SCALE)
         elif verb == "patch":
             patch = await self._patch_body()
             patcher = self._api.parts.patches.get(self._media())
@@ -543,8 +556,13 @@ def _bytes(body: bytes, code: int = 200, headers: Mapping[str, str] | None = Non
     return web.Response(body=body, status=code, headers={"Content-Type": JSON, **_NO_CACHE, **(headers or {})})
 
 
-def _answer(obj: Json, code: int = 200, warnings: Any = ()) -> web.Response:
-    response = _bytes(encode(obj), code)
+def _answer(obj: Json, code: int = 200, warnings: Sequence[str] = (), *, yaml: bool = False) -> web.Response:
+    if yaml:
+        from kruntimes.local.apiserver import yaml_bodies
+
+        response = _bytes(yaml_bodies.dump(obj), code, {"Content-Type": YAML})
+    else:
+        response = _bytes(encode(obj), code)
     for text in warnings:
         said = text.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{said}"')

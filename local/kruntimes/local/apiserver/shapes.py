@@ -5,7 +5,9 @@ out and told. What `null` says is left out, as there. The table holds the fields
 and those that clients of it are known to send; it is the API's of Kubernetes 1.37.
 """
 
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -26,7 +28,7 @@ class Shape:
     """A type. kind: one of the letters below, `list`, `map` or `struct`; of: the items' or values' type; fields: those
     of a struct, by name.
 
-    s text, i integer, f number, b boolean, t time, q quantity, o integer or text, a anything.
+    s text, i integer, f number, b boolean, t time, u time with microseconds, q quantity, o integer or text, a anything.
     """
 
     kind: str
@@ -36,12 +38,18 @@ class Shape:
 
 
 _GO = {
-    "s": "string", "i": "int64", "f": "float64", "b": "bool", "t": "string", "q": "resource.Quantity",
+    "s": "string", "i": "int64", "f": "float64", "b": "bool", "t": "string", "u": "string", "q": "resource.Quantity",
     "o": "intstr.IntOrString", "a": "any",
 }  # fmt: skip
+_GO_NAMES = {"Meta": "ObjectMeta", "Owner": "OwnerReference", "Env": "EnvVar", "Mount": "VolumeMount"}
+"""Structs whose name in Go differs, where somebody may see it."""
 _FITS: dict[str, tuple[type, ...]] = {
-    "s": (str,), "i": (int,), "f": (int, float), "b": (bool,), "t": (str,), "q": (str, int, float), "o": (str, int),
+    "s": (str,), "i": (int,), "f": (int, float), "b": (bool,), "t": (str,), "u": (str,), "q": (str, int, float),
+    "o": (str, int), "a": (object,), "struct": (dict,), "map": (dict,), "list": (list,),
 }  # fmt: skip
+_TIMES = {"t": "2006-01-02T15:04:05Z07:00", "u": "2006-01-02T15:04:05.000000Z07:00"}
+_MICROSECONDS = re.compile(r".*\.[0-9]{6}(Z|[-+][0-9]{2}:[0-9]{2})")
+_QUANTITY = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
 _JSON_NAMES = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 
 
@@ -52,56 +60,65 @@ def fit(kind: str, obj: Json) -> list[str]:
     """
     unknown: list[str] = []
     known = kind != _ANY and kind in table()
-    _fit_struct(table()[kind if known else _ANY], obj, "", kind, unknown, open_ended=not known)
+    _fit_struct(table()[kind if known else _ANY], obj, "", "", unknown, open_ended=not known)
     return unknown
 
 
 def _fit_struct(
-    shape: Shape, value: Json, path: str, root: str, unknown: list[str], *, open_ended: bool = False
+    shape: Shape, value: Json, path: str, named: str, unknown: list[str], *, open_ended: bool = False
 ) -> None:
+    """path: with indexes and keys, for what is unknown; named: of fields alone, as Go names them."""
     fields = shape.fields or {}
     for key in list(value):
-        at = f"{path}.{key}" if path else key
+        at, below = (f"{path}.{key}", f"{named}.{key}") if path else (key, key)
         field = fields.get(key)
         if field is None:
             if not open_ended:
                 unknown.append(at)
                 del value[key]
-        elif value[key] is None and field.kind != "t":
+        elif value[key] is None and field.kind not in _TIMES:
             del value[key]
         elif value[key] is not None:
-            _fit(field, value[key], at, root, unknown)
+            _fit(field, value[key], at, below, _go_name(shape), unknown)
 
 
-def _fit(shape: Shape, value: Any, path: str, root: str, unknown: list[str]) -> None:
-    if path.count(".") > MAX_DEPTH:
+def _fit(shape: Shape, value: Any, path: str, named: str, owner: str, unknown: list[str]) -> None:
+    if named.count(".") > MAX_DEPTH:
         raise Misfit("json: exceeded max depth")
+    good: Any = _FITS[shape.kind]
+    if not isinstance(value, good) or (isinstance(value, bool) and bool not in good):
+        found = _JSON_NAMES.get(type(value), "null")
+        wanted = f"v1.{_go_name(shape)}" if shape.kind == "struct" else shape.name
+        raise Misfit(f"json: cannot unmarshal {found} into Go struct field {owner}.{named} of type {wanted}")
     if shape.kind == "struct":
-        if not isinstance(value, dict):
-            raise _misfit(value, path, root, shape.name)
-        _fit_struct(shape, value, path, root, unknown)
-    elif shape.kind == "map":
-        if not isinstance(value, dict):
-            raise _misfit(value, path, root, shape.name)
-        assert shape.of is not None
+        _fit_struct(shape, value, path, named, unknown)
+    elif shape.kind == "map" and shape.of is not None:
         for key, item in value.items():
             if item is not None:
-                _fit(shape.of, item, f"{path}.{key}", root, unknown)
-    elif shape.kind == "list":
-        if not isinstance(value, list):
-            raise _misfit(value, path, root, shape.name)
-        assert shape.of is not None
+                _fit(shape.of, item, f"{path}.{key}", named, owner, unknown)
+    elif shape.kind == "list" and shape.of is not None:
         for i, item in enumerate(value):
-            _fit(shape.of, item, f"{path}[{i}]", root, unknown)
-    elif shape.kind != "a":
-        good = _FITS[shape.kind]
-        if not isinstance(value, good) or (isinstance(value, bool) and bool not in good):
-            raise _misfit(value, path, root, shape.name)
+            _fit(shape.of, item, f"{path}[{i}]", named, owner, unknown)
+    elif shape.kind in _TIMES:
+        _fit_time(value, _TIMES[shape.kind], micro=shape.kind == "u")
+    elif shape.kind == "q" and not _QUANTITY.fullmatch(str(value)):
+        raise Misfit("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
 
 
-def _misfit(value: Any, path: str, root: str, wanted: str) -> Misfit:
-    found = _JSON_NAMES.get(type(value), "null")
-    return Misfit(f"json: cannot unmarshal {found} into Go struct field {root}.{path} of type {wanted}")
+def _go_name(shape: Shape) -> str:
+    name = shape.name.removeprefix("v1.")
+    return _GO_NAMES.get(name, name)
+
+
+def _fit_time(value: str, layout: str, *, micro: bool) -> None:
+    try:
+        zoned = datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        zoned = False
+    if not zoned:
+        raise Misfit(f'parsing time "{value[:60]}" as "{layout}": cannot parse "{value[:60]}" as "2006"')
+    if micro and not _MICROSECONDS.fullmatch(value):
+        raise Misfit(f'parsing time "{value}" as "{layout}": cannot parse "{value[19:]}" as ".000000"')
 
 
 @cache

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from kruntimes.local.apiserver.kinds.rows import ROWS, Rows
 from kruntimes.local.apiserver.resources import Column, Resource
+from kruntimes.local.apiserver.times import age
 
 Json = dict[str, Any]
 
@@ -19,31 +21,35 @@ META = "meta.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form in which an answer is wanted. kind: empty for the object itself, `Table`, or `PartialObjectMetadata`."""
+    """The form in which an answer is wanted. kind: empty for the object itself, `Table`, or `PartialObjectMetadata`.
+    listed: a metadata form was asked for as a list. yaml: as YAML, which only whole objects are."""
 
     kind: str = ""
-    include: str = "Metadata"
+    listed: bool = False
+    yaml: bool = False
 
 
 def wanted(accept: str) -> Form | None:
-    """Reads an Accept header; None where nothing in it can be answered with JSON.
+    """Reads an Accept header; None where nothing in it can be answered.
 
-    The first understood entry wins, as clients order them by preference. `includeObject` is the query's, not this.
+    The first understood entry wins, as clients order them by preference; `q` is not weighed.
     """
     if not accept.strip():
         return Form()
     for entry in accept.split(","):
         media, *parameters = (part.strip() for part in entry.split(";"))
-        if media not in ("application/json", "*/*", "application/*"):
-            continue
         values = dict(p.split("=", 1) for p in parameters if "=" in p)
         kind = values.get("as", "")
-        if not kind:
+        if not kind and media in ("application/json", "*/*"):
             return Form()
-        if values.get("g") != META or values.get("v") != "v1":
+        if not kind and media == "application/yaml":
+            return Form(yaml=True)
+        if media != "application/json" or values.get("g") != META or values.get("v") != "v1":
             continue
-        if kind in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
-            return Form(kind.removesuffix("List") if kind.startswith("Partial") else kind)
+        if kind in ("Table", "PartialObjectMetadata"):
+            return Form(kind)
+        if kind == "PartialObjectMetadataList":
+            return Form("PartialObjectMetadata", listed=True)
     return None
 
 
@@ -62,13 +68,7 @@ def partial_list(items: Iterable[Json], meta: Json) -> Json:
     }
 
 
-_NAME = {
-    "name": "Name",
-    "type": "string",
-    "format": "name",
-    "description": "Name must be unique within a namespace.",
-    "priority": 0,
-}
+_NAME = Column("Name", "string", "", "Name must be unique within a namespace.")
 _AGE = Column("Age", "date", ".metadata.creationTimestamp", "When the object was made.")
 _STEP = re.compile(
     r"\.([A-Za-z0-9_-]+|'[^']*')"  # .field
@@ -102,33 +102,6 @@ def at_path(obj: Any, path: str) -> Any:
     return obj
 
 
-def age(created: str, now: datetime) -> str:
-    """How long ago that was, as kubectl writes it: `45s`, `3m10s`, `5h`, `12d`."""
-    try:
-        seconds = int((now - datetime.fromisoformat(created)).total_seconds())
-    except (TypeError, ValueError):
-        return "<unknown>"
-    if seconds < 0:
-        return "0s"
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10:
-        rest = seconds % 60
-        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
-    if hours < 3:
-        return f"{minutes}m"
-    if hours < 8:
-        rest = minutes % 60
-        return f"{hours}h{rest}m" if rest else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        rest = hours % 24
-        return f"{days}d{rest}h" if rest else f"{days}d"
-    return f"{days}d" if days < 2 * 365 else f"{days // 365}y"
-
-
 def _cell(obj: Json, column: Column, now: datetime) -> Any:
     value = at_path(obj, column.path)
     if column.type == "date":
@@ -146,17 +119,10 @@ def table(resource: Resource, items: Iterable[Json], meta: Json, *, now: datetim
     include: what each row carries beside its cells: `None`, `Metadata` or `Object`. columns: whether the
     definitions stand in it (a watch sends them with its first event alone).
     """
-    printed = resource.columns or (_AGE,)
-    definitions: list[Json] = [
-        _NAME,
-        *(
-            {"name": c.name, "type": c.type, "format": "", "description": c.description, "priority": c.priority}
-            for c in printed
-        ),
-    ]
+    shown = ROWS.get(resource.key) or _custom(resource.columns or (_AGE,))
     rows: list[Json] = []
     for item in items:
-        row: Json = {"cells": [item["metadata"].get("name", ""), *(_cell(item, c, now) for c in printed)]}
+        row: Json = {"cells": shown.cells(item, now)}
         if include == "Metadata":
             row["object"] = partial(item)
         elif include == "Object":
@@ -166,6 +132,31 @@ def table(resource: Resource, items: Iterable[Json], meta: Json, *, now: datetim
         "kind": "Table",
         "apiVersion": f"{META}/v1",
         "metadata": meta,
-        "columnDefinitions": definitions if columns else None,
+        "columnDefinitions": [_definition(column) for column in shown.columns] if columns else None,
         "rows": rows,
+    }
+
+
+def empty_row(resource: Resource) -> list[None]:
+    """The cells of a row that only carries an object: a bookmark's."""
+    shown = ROWS.get(resource.key) or _custom(resource.columns or (_AGE,))
+    return [None] * len(shown.columns)
+
+
+def _custom(columns: tuple[Column, ...]) -> Rows:
+    """Rows by the printer columns of a definition."""
+
+    def cells(obj: Json, now: datetime) -> list[Any]:
+        return [obj["metadata"].get("name", ""), *(_cell(obj, column, now) for column in columns)]
+
+    return Rows((_NAME, *columns), cells)
+
+
+def _definition(column: Column) -> Json:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": "name" if column.name == "Name" and not column.path else "",
+        "description": column.description,
+        "priority": column.priority,
     }

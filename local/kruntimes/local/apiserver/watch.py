@@ -168,11 +168,8 @@ class Hub:
         resource, form = watcher.view.resource, watcher.view.form
         bare: Json = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
         if form.kind == "Table":
-            table = watcher.view.one(bare, now=self._now(), columns=watcher.first)
+            table = watcher.view.carrier(bare, columns=watcher.first)
             watcher.first = False
-            table["rows"] = [
-                {"cells": [None] * len(table["rows"][0]["cells"]), "object": table["rows"][0].get("object")}
-            ]
             return line("BOOKMARK", table)
         return line("BOOKMARK", watcher.view.one(bare, now=self._now()))
 

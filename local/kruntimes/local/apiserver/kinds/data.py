@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from kruntimes.local.apiserver.metadata import forbidden_value, invalid_value, required
+from kruntimes.local.apiserver.shapes import Misfit
 from kruntimes.local.apiserver.status import Cause
 from kruntimes.local.apiserver.strategy import Context, Strategy
 
@@ -13,6 +14,7 @@ Json = dict[str, Any]
 
 MAX_BYTES = 1024 * 1024
 """Of all values together, as in the API's documentation."""
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 KEY_RULE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
@@ -40,6 +42,11 @@ def _kept(obj: Json, old: Json, fields: tuple[str, ...]) -> list[Cause]:
 class ConfigMaps(Strategy):
     """Text below `data`, base64 below `binaryData`; a key stands in one of the two."""
 
+    def default(self, obj: Json) -> list[str]:
+        """Nothing is; but binaryData must be base64."""
+        _check_base64(obj.get("binaryData") or {})
+        return []
+
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
         """Faults of keys and size."""
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
@@ -63,6 +70,17 @@ class ConfigMaps(Strategy):
         return _kept(obj, old, ("data", "binaryData")) + self.validate(obj, ctx)
 
 
+def _check_base64(values: Json) -> None:
+    """Raises Misfit where one is no base64; a null is an empty value."""
+    for key, value in values.items():
+        text = values[key] = value or ""
+        wrong = _NOT_BASE64.search(text)
+        try:
+            base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise Misfit(f"illegal base64 data at input byte {wrong.start() if wrong else len(text)}") from None
+
+
 class Secrets(Strategy):
     """Base64 below `data`; `stringData` is a way of writing it."""
 
@@ -73,18 +91,14 @@ class Secrets(Strategy):
         if texts:
             data = obj.setdefault("data", {})
             data.update({key: base64.b64encode(str(value).encode()).decode() for key, value in texts.items()})
+        _check_base64(obj.get("data") or {})
         return []
 
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
         """Faults of keys, values and size."""
         data = obj.get("data") or {}
         causes = [invalid_value(f"data[{key}]", key, fault) for key in sorted(data) for fault in _key_faults(key)]
-        size = 0
-        for key, value in data.items():
-            try:
-                size += len(base64.b64decode(value or "", validate=True))
-            except (binascii.Error, ValueError):
-                causes.append(invalid_value(f"data[{key}]", "<redacted>", "must be base64"))
+        size = sum(len(value) * 3 // 4 for value in data.values())
         if size > MAX_BYTES:
             causes.append(Cause("data", "FieldValueTooLong", f"Too long: may not be more than {MAX_BYTES} bytes"))
         if obj["type"] == "kubernetes.io/tls":
