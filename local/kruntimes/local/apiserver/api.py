@@ -155,7 +155,7 @@ class Api:
         causes += strategy.validate(obj, ctx)
         if causes:
             raise invalid(resource.about_kind(meta.get("name", "")), causes)
-        call.warnings.extend(strategy.warnings(obj, None))
+        call.warnings.extend(_warnings(strategy, obj, None))
         return self._store_new(resource, obj, call)
 
     def update(
@@ -369,12 +369,14 @@ class Api:
         causes += strategy.validate_update(obj, stored, ctx, subresource)
         if causes:
             raise invalid(resource.about_kind(name), causes)
-        call.warnings.extend(strategy.warnings(obj, stored))
+        call.warnings.extend(_warnings(strategy, obj, stored))
         obj["apiVersion"], obj["kind"] = stored["apiVersion"], stored["kind"]
         if self._finished(strategy, obj):
             if call.dry_run:
                 return obj
-            return self.store.remove(resource, old.get("namespace", ""), name, last=obj)
+            # Watchers are told of the object as it was before this write, which is itself stored nowhere.
+            self.store.remove(resource, old.get("namespace", ""), name)
+            return obj
         return self._replace(resource, obj, call, expect=old["resourceVersion"])
 
     def _finished(self, strategy: Strategy, obj: Json) -> bool:
@@ -423,6 +425,12 @@ class Api:
             self._known(resource, merged, strategy, call)
             return self._change(resource, stored, merged, call, subresource, owned=True), False
         return self._create(resource, namespace, merged, call, owned=True), True
+
+
+def _warnings(strategy: Strategy, obj: Json, old: Json | None) -> list[str]:
+    """What the caller of a write that is taken should know."""
+    kept = metadata.finalizer_warnings(obj["metadata"]) if strategy.any_finalizer else []
+    return kept + strategy.warnings(obj, old)
 
 
 def _metadata(obj: Json) -> Json:

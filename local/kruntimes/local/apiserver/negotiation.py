@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from kruntimes.local.apiserver import tables
-from kruntimes.local.apiserver.metadata import invalid_value, not_supported
+from kruntimes.local.apiserver.metadata import forbidden_value, invalid_value, not_supported, required
 from kruntimes.local.apiserver.parts import JSON, PROTOBUF, YAML
 from kruntimes.local.apiserver.resources import Resource
-from kruntimes.local.apiserver.status import About, bad_request, internal, invalid, not_acceptable
+from kruntimes.local.apiserver.status import About, Cause, bad_request, internal, invalid, not_acceptable
 from kruntimes.local.apiserver.strategy import DeleteOptions
 from kruntimes.local.apiserver.tables import Form
 
@@ -64,6 +64,23 @@ def number(query: Query, name: str) -> int | None:
         raise bad_request(
             f'unable to decode query parameter {name}: strconv.ParseInt: parsing "{text[:40]}": invalid syntax'
         ) from None
+
+
+MAX_MANAGER = 128
+"""Bytes of a fieldManager's name."""
+
+
+def field_manager(query: Query, kind: str, *, agent: str, apply: bool) -> str:
+    """Who is said to write: the parameter, or else the User-Agent up to its first slash. Raises Invalid."""
+    named = query.get("fieldManager", "")
+    if apply and not named:
+        raise invalid(_options(kind), [required("fieldManager", "is required for apply patch")])
+    if len(named.encode()) > MAX_MANAGER:
+        said = f"Too long: may not be more than {MAX_MANAGER} bytes"
+        raise invalid(_options(kind), [Cause("fieldManager", "FieldValueTooLong", said)])
+    if kind == "PatchOptions" and not apply and flag(query, "force") is not None:
+        raise invalid(_options(kind), [forbidden_value("force", "may not be specified for non-apply patch")])
+    return named or agent.partition("/")[0][:MAX_MANAGER] or "unknown"
 
 
 _STRICTNESS = ["", "Ignore", "Strict", "Warn"]

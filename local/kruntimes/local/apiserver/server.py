@@ -340,10 +340,13 @@ class _Exchange:
         return value, call
 
     def _call(self) -> Call:
-        agent, options = self._http.headers.get("User-Agent", "").partition("/")[0], _WRITE_OPTIONS[self._http.method]
+        headers, options = self._http.headers, _WRITE_OPTIONS[self._http.method]
+        manager = negotiation.field_manager(
+            self._query, options, agent=headers.get("User-Agent", ""), apply=self._media() == APPLY_PATCH
+        )
         return Call(
             user=self._request.user,
-            manager=self._query.get("fieldManager") or agent or "unknown",
+            manager=manager,
             dry_run=negotiation.dry_run(self._query, options),
             strictness=negotiation.strictness(self._query, options),
         )

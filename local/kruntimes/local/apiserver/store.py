@@ -126,13 +126,10 @@ class Store:
             return stored
         return self._write(resource.key, at, "MODIFIED", obj, stored)
 
-    def remove(self, resource: Resource, namespace: str, name: str, *, last: Json | None = None) -> Json:
-        """Takes the object away; returns its last state, with the resourceVersion of the removal.
-
-        last: what it was changed to by the write that ends it (the one without the last finalizer).
-        """
+    def remove(self, resource: Resource, namespace: str, name: str) -> Json:
+        """Takes the object away; returns its last state, with the resourceVersion of the removal."""
         stored = self.get(resource, namespace, name)
-        return self._write(resource.key, (namespace, name), "DELETED", last or stored, stored)
+        return self._write(resource.key, (namespace, name), "DELETED", stored, stored)
 
     def _check(self, resource: Resource, stored: Json, expect: str | None) -> None:
         if expect is not None and stored["metadata"]["resourceVersion"] != expect:

@@ -32,13 +32,11 @@ class Form:
 def wanted(accept: str) -> Form | None:
     """Reads an Accept header; None where nothing in it can be answered.
 
-    The first understood entry wins, as clients order them by preference; `q` is not weighed.
+    The first understood entry of the highest `q` wins.
     """
     if not accept.strip():
         return Form()
-    for entry in accept.split(","):
-        media, *parameters = (part.strip() for part in entry.split(";"))
-        values = dict(p.split("=", 1) for p in parameters if "=" in p)
+    for media, values in _by_preference(accept):
         kind = values.get("as", "")
         if not kind and media in ("application/json", "*/*"):
             return Form()
@@ -51,6 +49,19 @@ def wanted(accept: str) -> Form | None:
         if kind == "PartialObjectMetadataList":
             return Form("PartialObjectMetadata", listed=True)
     return None
+
+
+def _by_preference(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Media types with their parameters, the most wanted first."""
+    found = []
+    for entry in accept.split(","):
+        media, *parameters = (part.strip() for part in entry.split(";"))
+        found.append((media, dict(p.split("=", 1) for p in parameters if "=" in p)))
+    return sorted(found, key=lambda each: -_quality(each[1].get("q", "1")))
+
+
+def _quality(text: str) -> float:
+    return float(text) if re.fullmatch(r"[01](\.[0-9]{0,3})?", text) else 0.0
 
 
 def partial(obj: Json) -> Json:
