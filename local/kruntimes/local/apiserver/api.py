@@ -206,7 +206,7 @@ class Api:
         if patcher is None:
             raise unsupported_media_type([*self.parts.patches, APPLY_PATCH])
         stored = self.store.get(resource, namespace, name)
-        obj = private(patcher(resource, stored, patch))
+        obj = private(patcher(resource, resource.shows(stored), patch))
         if not isinstance(obj, dict):
             raise bad_request("the patched value is not an object")
         _place(resource, namespace, _metadata(obj))

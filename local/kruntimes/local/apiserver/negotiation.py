@@ -166,7 +166,7 @@ class View:
         if self.form.kind == "Table":
             meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
             return tables.table(self.resource, (obj,), meta, now=now, include=self.include, columns=columns)
-        return tables.partial(obj) if self.form.kind else obj
+        return tables.partial(obj) if self.form.kind else self.resource.shows(obj)
 
     def carrier(self, bare: Json, *, columns: bool) -> Json:
         """A Table of one row without cells, which only carries an object."""
@@ -191,5 +191,5 @@ class View:
         if self.form.kind:
             return tables.partial(obj)
         if self.resource.custom:
-            return obj
+            return self.resource.shows(obj)
         return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}

@@ -1,7 +1,9 @@
 """Which resources the API has: the built-in ones that kruntimes and kubectl need, and those that CRDs add. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kruntimes.local.apiserver.status import About
 
@@ -53,6 +55,10 @@ class Resource:
     def api_version(self) -> str:
         """`v1`, or `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    def shows(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """An object as this version of the resource shows it; versions differ in name alone."""
+        return obj if obj.get("apiVersion") == self.api_version else {**obj, "apiVersion": self.api_version}
 
     def about(self, name: str = "") -> About:
         """Details of a refusal that is about the resource (named by its plural)."""
@@ -125,6 +131,17 @@ BUILT_IN: tuple[Resource, ...] = (
 )  # fmt: skip
 
 
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+
+
+def _rank(version: str) -> tuple[int, int, int, str]:
+    """The place of a version among others: v2, v1, v1beta2, v1beta1, v1alpha1, and then the rest by name."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (3, 0, 0, version)
+    return ({"beta": 1, "alpha": 2}.get(match[2], 0), -int(match[1]), -int(match[3] or 0), version)
+
+
 @dataclass
 class Resources:
     """The resources at this moment; CRDs come and go."""
@@ -156,12 +173,12 @@ class Resources:
         return next((r for r in self if r.api_version == api_version and r.kind == kind), None)
 
     def groups(self) -> Mapping[str, tuple[str, ...]]:
-        """Each group but the core one, with its versions, in order of addition."""
+        """Each group but the core one, with its versions, the one to prefer first."""
         found: dict[str, dict[str, None]] = {}
         for resource in self:
             if resource.group:
                 found.setdefault(resource.group, {})[resource.version] = None
-        return {group: tuple(versions) for group, versions in found.items()}
+        return {group: tuple(sorted(versions, key=_rank)) for group, versions in found.items()}
 
     def __iter__(self) -> Iterator[Resource]:
         return iter(tuple(self._by_path.values()))
