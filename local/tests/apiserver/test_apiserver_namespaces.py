@@ -87,8 +87,10 @@ def test_what_is_held_holds_it_and_is_named(case: Case) -> None:
 
 def test_a_pod_on_a_node_holds_it_until_the_node_has_ended_it(case: Case) -> None:
     case.plane.make("pods", "p", namespace="demo", spec={**POD, "nodeName": "n"})
+    case.plane.make("secrets", "s", namespace="demo")
     case.delete()
     assert case.plane.found("namespaces", "demo") is not None
+    assert case.plane.found("secrets", "s", namespace="demo"), "its Pods may need it until they have ended"
     pods = case.plane.of("pods")
     pod = case.plane.found("pods", "p", namespace="demo")
     assert pod is not None

@@ -182,3 +182,6 @@ def test_a_pod_of_no_node_is_removed(case: Case) -> None:
     case.loops.look("none")
     case.loops.settle()
     assert case.plane.found("pods", "lost") is None
+    case.plane.make("pods", "later", spec={**POD, "nodeName": "none"})
+    case.loops.settle()
+    assert case.plane.found("pods", "later"), "its own time counts"

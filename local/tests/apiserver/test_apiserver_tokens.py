@@ -230,3 +230,12 @@ def test_a_key_comes_back_from_its_file() -> None:
     assert again.claims(KEY.sign({"a": 1})) == {"a": 1}
     with pytest.raises(BadToken):
         TokenKey.generate().claims(KEY.sign({"a": 1}))
+
+
+def test_a_request_is_about_the_account_of_its_path(plane: Plane) -> None:
+    path = "/api/v1/namespaces/default/serviceaccounts/sa/token"
+    assert plane.post(path, {"metadata": {"name": "sa", "namespace": "default"}})["status"]["token"]
+    with pytest.raises(StatusError) as refused:
+        plane.post(path, {"metadata": {"name": "other"}})
+    assert refused.value.code == 422
+    assert "must match the service account name if specified" in refused.value.message

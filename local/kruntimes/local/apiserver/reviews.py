@@ -212,11 +212,7 @@ def token_request(key: TokenKey) -> Act:
         account = api.get(accounts, request.namespace, request.name)["metadata"]
         as_object(body, TOKEN_REQUEST)
         meta, spec = body.get("metadata") or {}, _spec(body, "TokenRequest")
-        for field, is_now, given in (
-            ("name", request.name, meta.get("name")), ("namespace", request.namespace, meta.get("namespace")),
-        ):  # fmt: skip
-            if given and given != is_now:
-                raise bad_request(f"the {field} of the provided object does not match the {field} on the URL")
+        _same(request, meta)
         seconds = spec.get("expirationSeconds")
         seconds = DEFAULT_TOKEN_SECONDS if seconds is None else seconds
         _life(seconds, request.name)
@@ -242,6 +238,17 @@ def token_request(key: TokenKey) -> Act:
         }
 
     return act
+
+
+def _same(request: Request, meta: Json) -> None:
+    """What the body says of itself must be what the path says."""
+    causes = [
+        invalid_value(f"metadata.{field}", meta[field], f"must match the service account {field} if specified")
+        for field, is_now in (("name", request.name), ("namespace", request.namespace))
+        if meta.get(field) not in (None, "", is_now)
+    ]
+    if causes:
+        raise invalid(About(group=AUTHENTICATION, kind="TokenRequest", name=request.name), causes)
 
 
 def _life(seconds: object, name: str) -> None:

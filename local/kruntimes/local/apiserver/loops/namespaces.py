@@ -13,6 +13,7 @@ from kruntimes.local.apiserver.store import Event
 from kruntimes.local.apiserver.strategy import DeleteOptions
 
 NAMESPACES, ACCOUNTS, CONFIG_MAPS = ("", "namespaces"), ("", "serviceaccounts"), ("", "configmaps")
+PODS = ("", "pods")
 DEFAULT_ACCOUNT, ROOT_CA = "default", "kube-root-ca.crt"
 _ABOUT_ROOT_CA = "The CA that signs the certificate of the API server, for whoever talks to it from within."
 
@@ -79,24 +80,31 @@ class Emptier:
         return [name] if found is not None and "deletionTimestamp" in found["metadata"] else ()
 
     def reconcile(self, name: str) -> float | None:
-        """One pass over all kinds."""
+        """One pass: over the Pods, and once none is left over everything else, which Pods may need until their end."""
         namespace = self._store.peek(NAMESPACES, "", name)
         if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
             return None
         if FINALIZER not in (namespace["spec"].get("finalizers") or ()):
             return None
-        kinds = {r.key: r for r in self._api.resources if r.namespaced and not r.virtual}
-        left: dict[str, list[Json]] = {}
-        for kind in kinds.values():
-            self._delete_all(kind, name)
-            remaining = self._store.list(kind.key, name)
-            if remaining:
-                left[kind.about().qualified if kind.group else f"{kind.plural}."] = remaining
+        left = self._emptied(name, [resource(self._api, PODS)])
+        if not left:
+            kinds = {r.key: r for r in self._api.resources if r.namespaced and not r.virtual}
+            left = self._emptied(name, kinds.values())
         if left:
             self._tell(namespace, left)
         else:
             self._api.change(self._namespaces, "", name, _finalized, subresource="finalize")
         return None
+
+    def _emptied(self, namespace: str, kinds: Iterable[Resource]) -> dict[str, list[Json]]:
+        """Deletes everything of some kinds; what is left all the same, by resource."""
+        left: dict[str, list[Json]] = {}
+        for kind in kinds:
+            self._delete_all(kind, namespace)
+            remaining = self._store.list(kind.key, namespace)
+            if remaining:
+                left[kind.about().qualified if kind.group else f"{kind.plural}."] = remaining
+        return left
 
     def _delete_all(self, kind: Resource, namespace: str) -> None:
         for obj in self._store.list(kind.key, namespace):

@@ -25,7 +25,7 @@ class Nodes:
         self._api, self._store = api, api.store
         self._nodes, self._pods = resource(api, NODES), resource(api, PODS)
         self._seen: dict[str, datetime] = {}
-        self._missing: dict[str, datetime] = {}
+        self._lost: dict[str, dict[str, datetime]] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -57,7 +57,7 @@ class Nodes:
         if node is None:
             self._seen.pop(name, None)
             return self._without_node(name, now)
-        self._missing.pop(name, None)
+        self._lost.pop(name, None)
         view = node_life.look(node, seen=self._seen.setdefault(name, now), now=now)
         self._write(node, view)
         waits = [view.wait] if view.wait is not None else []
@@ -105,19 +105,21 @@ class Nodes:
         return []
 
     def _without_node(self, name: str, now: datetime) -> float | None:
+        """Removes the Pods of a node that is not there, each so long after it was first seen without one."""
         pods = [pod for pod in self._store.list(PODS) if pod["spec"].get("nodeName") == name]
-        if not pods:
-            self._missing.pop(name, None)
-            return None
-        since = self._missing.setdefault(name, now)
-        left = (since + timedelta(seconds=node_life.ORPHAN_SECONDS) - now).total_seconds()
-        if left > 0:
-            return left
+        before = self._lost.pop(name, {})
+        since = {pod["metadata"]["uid"]: before.get(pod["metadata"]["uid"], now) for pod in pods}
+        waits: list[float] = []
         for pod in pods:
             meta = pod["metadata"]
+            left = (since[meta["uid"]] + timedelta(seconds=node_life.ORPHAN_SECONDS) - now).total_seconds()
+            if left > 0:
+                waits.append(left)
+                self._lost.setdefault(name, {})[meta["uid"]] = since[meta["uid"]]
+                continue
             options = DeleteOptions(uid=meta["uid"], grace_seconds=0)
             self._api.delete(self._pods, meta["namespace"], meta["name"], options)
-        return None
+        return min(waits, default=None)
 
 
 def _heartbeat(node: Json | None) -> list[object]:
