@@ -11,6 +11,7 @@ from kruntimes.local.apiserver.cel.program import CALL_BUDGET, OBJECT_BUDGET, Pr
 from kruntimes.local.apiserver.cel.schema_types import declared, seen, with_type_fields
 from kruntimes.local.apiserver.cel.values import NONE, Optional, of
 from kruntimes.local.apiserver.schema import faults
+from kruntimes.local.apiserver.schema.fieldpaths import normalized
 from kruntimes.local.apiserver.schema.structural import ABSENT, Json, Node
 from kruntimes.local.apiserver.schema.validation import NO_PATH
 from kruntimes.local.apiserver.status import Cause
@@ -77,9 +78,10 @@ def compile_rule(node: Node, raw: Json) -> Rule:
         wording = compile_expression(raw["messageExpression"], variables)
         if wording.type not in (types.STRING, types.DYN):
             raise WrongResult("messageExpression must evaluate to a string", raw["messageExpression"])
+    where = normalized(raw.get("fieldPath") or "", node) or ""
     return Rule(
         program=program, text=raw["rule"].strip(), message=(raw.get("message") or "").strip(), wording=wording,
-        reason=raw.get("reason") or faults.INVALID, field=raw.get("fieldPath") or "", optional_old=optional_old,
+        reason=raw.get("reason") or faults.INVALID, field=where, optional_old=optional_old,
     )  # fmt: skip
 
 

@@ -111,6 +111,9 @@ def _columns(version: Json, path: str) -> list[Cause]:
             causes.append(faults.invalid(f"{at}.type", type_, allowed))
         if not column.get("jsonPath"):
             causes.append(faults.required(f"{at}.JSONPath"))
+        elif not column["jsonPath"].startswith("."):
+            why = "must be a simple json path starting with ."
+            causes.append(faults.invalid(f"{at}.JSONPath", column["jsonPath"], why))
     return causes
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kruntimes.local.apiserver.custom import checks
-from kruntimes.local.apiserver.custom.strategy import CustomStrategy
+from kruntimes.local.apiserver.custom import checks, names
+from kruntimes.local.apiserver.custom.strategy import DEFINITIONS, CustomStrategy
 from kruntimes.local.apiserver.resources import Column, Resource
 from kruntimes.local.apiserver.schema import faults
 from kruntimes.local.apiserver.schema.schema import Schema
@@ -16,7 +16,7 @@ from kruntimes.local.apiserver.values import same
 if TYPE_CHECKING:
     from kruntimes.local.apiserver.api import Api
 
-KEY = ("apiextensions.k8s.io", "customresourcedefinitions")
+KEY = DEFINITIONS
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer that holds a definition until its objects are gone."""
 _AGE = Column("Age", "date", ".metadata.creationTimestamp", "When the object was made.")
@@ -25,7 +25,7 @@ _FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 def resources(crd: Json) -> Iterator[tuple[Resource, CustomStrategy]]:
     """Each served version of a definition without faults."""
-    spec, names = crd["spec"], crd["status"]["acceptedNames"]
+    spec, accepted = crd["spec"], crd["status"]["acceptedNames"]
     for version in spec["versions"]:
         if not version.get("served"):
             continue
@@ -34,12 +34,12 @@ def resources(crd: Json) -> Iterator[tuple[Resource, CustomStrategy]]:
         resource = Resource(
             group=spec["group"],
             version=version["name"],
-            plural=names["plural"],
-            singular=names["singular"],
-            kind=names["kind"],
+            plural=accepted["plural"],
+            singular=accepted["singular"],
+            kind=accepted["kind"],
             namespaced=spec["scope"] == "Namespaced",
-            short_names=tuple(names.get("shortNames") or ()),
-            categories=tuple(names.get("categories") or ()),
+            short_names=tuple(accepted.get("shortNames") or ()),
+            categories=tuple(accepted.get("categories") or ()),
             subresources=tuple(name for name in ("status", "scale") if name in sub),
             selectable=tuple(field["jsonPath"] for field in version.get("selectableFields") or ()),
             columns=_columns(version),
@@ -72,12 +72,11 @@ class Definitions(Strategy):
     def default(self, obj: Json) -> list[str]:
         """Names and the conversion that are not given."""
         spec = obj.setdefault("spec", {})
-        names = spec.setdefault("names", {}) if isinstance(spec, dict) else {}
-        if isinstance(names, dict) and names.get("kind"):
-            names.setdefault("singular", names["kind"].lower())
-            names.setdefault("listKind", f"{names['kind']}List")
-        if isinstance(spec, dict):
-            spec.setdefault("conversion", {"strategy": "None"})
+        given = spec.setdefault("names", {})
+        if given.get("kind"):
+            given.setdefault("singular", given["kind"].lower())
+            given.setdefault("listKind", f"{given['kind']}List")
+        spec.setdefault("conversion", {"strategy": "None"})
         return []
 
     def prepare_create(self, obj: Json, ctx: Context) -> None:
@@ -85,11 +84,12 @@ class Definitions(Strategy):
         meta = obj["metadata"]
         meta["finalizers"] = [*(f for f in meta.get("finalizers") or [] if f != CLEANUP), CLEANUP]
         stored = [v["name"] for v in obj["spec"].get("versions") or [] if v.get("storage")]
+        refused = names.taken(obj, ctx.store.list(KEY))
         obj["status"] = {
-            "acceptedNames": obj["spec"]["names"],
+            "acceptedNames": {"plural": "", "kind": ""} if refused else obj["spec"]["names"],
             "conditions": [
-                _condition("NamesAccepted", "NoConflicts", "no conflicts found", ctx),
-                _condition("Established", "InitialNamesAccepted", "the initial names have been accepted", ctx),
+                names.condition("NamesAccepted", refused or names.FREE, ctx),
+                names.condition("Established", names.NOT_ESTABLISHED if refused else names.ESTABLISHED, ctx),
             ],
             "storedVersions": stored,
         }
@@ -100,17 +100,17 @@ class Definitions(Strategy):
         if subresource != "status":
             stored = [v["name"] for v in obj["spec"].get("versions") or [] if v.get("storage")]
             held = old["status"]["storedVersions"]
+            accepted = obj["spec"]["names"] if names.established(old) else old["status"]["acceptedNames"]
             obj["status"] = {
                 **old["status"],
-                "acceptedNames": obj["spec"]["names"],
+                "acceptedNames": accepted,
                 "storedVersions": [*held, *(v for v in stored if v not in held)],
             }
 
     def begin_deletion(self, obj: Json, ctx: Context) -> None:
         """From here on its objects go away."""
-        why = "CustomResource deletion is in progress"
         others = [c for c in obj["status"]["conditions"] if c["type"] != "Terminating"]
-        condition = _condition("Terminating", "InstanceDeletionInProgress", why, ctx)
+        condition = names.condition("Terminating", names.DELETING, ctx)
         obj["status"] = {**obj["status"], "conditions": [*others, condition]}
 
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
@@ -129,12 +129,6 @@ class Definitions(Strategy):
             if new != held:
                 causes.append(faults.invalid(f"spec.{'.'.join(path)}", new, "field is immutable"))
         return causes
-
-
-def _condition(type_: str, reason: str, message: str, ctx: Context) -> Json:
-    return {
-        "type": type_, "status": "True", "reason": reason, "message": message, "lastTransitionTime": ctx.timestamp,
-    }  # fmt: skip
 
 
 class Registry:
@@ -157,7 +151,7 @@ class Registry:
 
     def _serve(self, crd: Json) -> None:
         name = crd["metadata"]["name"]
-        made = list(resources(crd))
+        made = list(resources(crd)) if names.established(crd) else []
         self._drop(name)
         self._served[name] = [resource for resource, _ in made]
         for resource, strategy in made:

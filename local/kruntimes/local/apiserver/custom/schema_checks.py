@@ -8,6 +8,7 @@ from kruntimes.local.apiserver.cel.rules import compile_rule
 from kruntimes.local.apiserver.cel.schema_types import seen, with_type_fields
 from kruntimes.local.apiserver.regex import BadPattern, compiled
 from kruntimes.local.apiserver.schema import faults, filling
+from kruntimes.local.apiserver.schema.fieldpaths import normalized
 from kruntimes.local.apiserver.schema.structural import ABSENT, Json, Node, read
 from kruntimes.local.apiserver.schema.validation import validate
 from kruntimes.local.apiserver.status import Cause
@@ -212,6 +213,13 @@ def _rule(node: Node, raw: Json, at: str) -> list[Cause]:
     reason = raw.get("reason")
     if reason is not None and reason not in REASONS:
         causes.append(faults.not_supported(f"{at}.reason", reason, REASONS))
+    where = raw.get("fieldPath")
+    if where is not None and not where.strip():
+        causes.append(faults.invalid(f"{at}.fieldPath", where, "must be non-empty if specified"))
+    elif where is not None and "\n" in where:
+        causes.append(faults.invalid(f"{at}.fieldPath", where, "must not contain line breaks"))
+    elif where is not None and normalized(where, node) is None:
+        causes.append(faults.invalid(f"{at}.fieldPath", where, "must be a valid path"))
     try:
         rule = compile_rule(node, raw)
     except CompileError as bad:

@@ -5,9 +5,11 @@ from typing import Any
 from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.schema import faults
 from kruntimes.local.apiserver.schema.schema import Schema
-from kruntimes.local.apiserver.status import Cause
+from kruntimes.local.apiserver.status import Cause, forbidden
 from kruntimes.local.apiserver.strategy import Context, Json, Strategy
 
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+"""What the store files definitions under."""
 MAX_REPLICAS = (1 << 31) - 1
 
 
@@ -38,6 +40,14 @@ class CustomStrategy(Strategy):
         if "managedFields" in meta:
             kept["managedFields"] = meta["managedFields"]
         return kept
+
+    def prepare_create(self, obj: Json, ctx: Context) -> None:
+        """None are made any more where the definition is going away."""
+        super().prepare_create(obj, ctx)
+        definition = ctx.store.peek(DEFINITIONS, "", f"{self.resource.plural}.{self.resource.group}")
+        if definition is not None and "deletionTimestamp" in definition["metadata"]:
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(self.resource.about(obj["metadata"].get("name", "")), why)
 
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
         """The schema's bounds and rules."""

@@ -114,6 +114,7 @@ _ONE_KEY: dict[str, str] = {
     "ServiceStatus.conditions": "type",
     "ClaimStatus.conditions": "type",
     "SigningStatus.conditions": "type",
+    "DefinitionStatus.conditions": "type",
 }
 _KEYS: dict[str, tuple[tuple[str, Any], ...]] = {
     **{name: ((key, ABSENT),) for name, key in _ONE_KEY.items()},
