@@ -1,11 +1,13 @@
-"""The control plane that `krt dev` stands on: for now, a real kube-apiserver named by a kubeconfig (design §10).
+"""The control plane that `krt dev` stands on: its own, or a real kube-apiserver named by a kubeconfig (design §10).
 
-A control plane is what `open` yields: a kubeconfig for people and a way for Pods to reach it. Another kind, one that
-runs inside `krt dev`, is another way to make one, and nothing else here knows the difference.
+Either is a kubeconfig for people and a way for Pods to reach it, and nothing else here knows the difference.
 """
 
+import asyncio
 import os
-from dataclasses import dataclass
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kruntimes.common.api.views import Object
@@ -14,6 +16,7 @@ from kruntimes.common.kube import paths
 from kruntimes.common.kube.transport import Kube
 from kruntimes.local.node.context import Access
 from kruntimes.local.node.node import LOCAL_LABEL
+from kruntimes.local.node.process import Process
 from kruntimes.sdk import kubeconfig
 from kruntimes.sdk.errors import ConfigError
 
@@ -22,12 +25,71 @@ class Unsuitable(Terminal):
     """`krt dev` cannot stand on this control plane; the message says why in a sentence."""
 
 
+PORT = 6443
+START_SECONDS = 30.0
+"""It serves half a second of CPU after its start; a machine that is busy starting a dozen processes takes longer."""
+POLL_SECONDS = 0.02
+STOP_SECONDS = 3.0
+LAST_WORDS = 2000
+"""Characters of its log that a failed start quotes."""
+
+
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """kubeconfig: an administrator's; access: what Pods get."""
+    """kubeconfig: an administrator's; access: what Pods get; process: our own server, None where it is another's."""
 
     kubeconfig: Path
     access: Access
+    process: Process | None = field(default=None)
+
+    async def ended(self) -> None:
+        """Raises Terminal when our own server ends: what it held is gone, so nothing can go on."""
+        if self.process is None:
+            await asyncio.Event().wait()
+        else:
+            end = await self.process.wait()
+            raise Terminal(f"the control plane ended with {end.code}, and what it held is gone")
+
+    async def close(self) -> None:
+        """Ends our own server."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+
+
+async def embedded(address: str, *, folder: Path, logs: Path, hold: int, env: Mapping[str, str]) -> ControlPlane:
+    """Starts our own control plane on *address*; it keeps its keys below *folder* and is gone with it.
+
+    hold: as for `Process.start`. Raises Terminal where it does not serve in time.
+    """
+    log = logs / "control-plane.log"
+    process = await Process.start(
+        command=[
+            sys.executable, "-m", "kruntimes.local.apiserver", "--listen", f"{address}:{PORT}", "--state", str(folder)
+        ],
+        env=env, cwd=folder, log=log, hold=hold,
+    )  # fmt: skip
+    kubeconfig_file = folder / "admin.kubeconfig"
+    ending = asyncio.ensure_future(process.wait())
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while not kubeconfig_file.exists():
+                await asyncio.wait({ending}, timeout=POLL_SECONDS)
+                if ending.done():
+                    said = log.read_text(errors="replace")[-LAST_WORDS:].strip()
+                    raise Terminal(f"the control plane ended with {ending.result().code}: {said}")
+    except TimeoutError:
+        process.kill()
+        raise Terminal(f"the control plane does not serve after {START_SECONDS:.0f} s") from None
+    finally:
+        ending.cancel()
+    access = Access(server=f"https://{address}:{PORT}", ca_file=folder / "ca.crt")
+    return ControlPlane(kubeconfig=kubeconfig_file, access=access, process=process)
 
 
 def existing(path: Path, *, folder: Path) -> ControlPlane:

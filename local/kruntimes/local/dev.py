@@ -40,14 +40,20 @@ STOP_SECONDS = 8.0
 """Ctrl-C is answered within ten seconds: what has not ended by then is killed."""
 TIDY_SECONDS = 1.5
 COMMAND_GRACE_SECONDS = 5.0
+KEPT = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV"})
+"""What the control plane gets of our environment: none of what may be secret."""
 TETHER = Path(__file__).parent / "node" / "tether.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The command line. logs: where to keep logs; by default they go with the instance."""
+    """The command line.
 
-    control_plane: Path
+    control_plane: a kubeconfig of a real one, in place of our own. logs: where to keep logs; by default they go with
+    the instance.
+    """
+
+    control_plane: Path | None = None
     path: Path | None = None
     command: tuple[str, ...] = ()
     logs: Path | None = None
@@ -91,21 +97,36 @@ async def _main(options: Options, given: project.Project) -> int:
     instance = Instance.open(draw=random.Random(), logs=options.logs)  # noqa: S311
     try:
         _log_to(instance.logs / "krt-dev.log", options.log_level)
-        plane = control_plane.existing(options.control_plane, folder=instance.folder)
-        kube = await Kube.connect(kubeconfig=plane.kubeconfig)
-        prober = Prober()
+        plane = await _plane(options, instance)
         try:
-            await control_plane.check(kube)
-            await claim.claim(kube, name=NODE)
+            kube = await Kube.connect(kubeconfig=plane.kubeconfig)
+            prober = Prober()
             try:
-                return await _serve(options, given, instance, plane, kube, prober, stop, began)
+                await control_plane.check(kube)
+                await claim.claim(kube, name=NODE)
+                try:
+                    return await _serve(options, given, instance, plane, kube, prober, stop, began)
+                finally:
+                    await claim.release(kube, name=NODE)
             finally:
-                await claim.release(kube, name=NODE)
+                await prober.close()
+                await kube.close()
         finally:
-            await prober.close()
-            await kube.close()
+            await plane.close()
     finally:
         await asyncio.to_thread(instance.close)
+
+
+async def _plane(options: Options, instance: Instance) -> ControlPlane:
+    """The control plane that was named, or one of our own."""
+    if options.control_plane is not None:
+        return control_plane.existing(options.control_plane, folder=instance.folder)
+    folder = instance.folder / "control-plane"
+    folder.mkdir(mode=0o700)
+    kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("LC_")}
+    return await control_plane.embedded(
+        instance.addresses.gateway, folder=folder, logs=instance.logs, hold=instance.hold, env=kept
+    )
 
 
 def _log_to(file: Path, level: str) -> None:
@@ -140,7 +161,11 @@ async def _serve(
         installation=_installation(instance, options),
     )  # fmt: skip
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(node.run()), group.create_task(claim.renew(kube, name=NODE))]
+        running = [
+            group.create_task(node.run()),
+            group.create_task(claim.renew(kube, name=NODE)),
+            group.create_task(plane.ended()),
+        ]
         try:
             async with asyncio.timeout(START_SECONDS):
                 started = await _unless(stop, stack.start, group)

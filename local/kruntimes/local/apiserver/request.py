@@ -1,7 +1,8 @@
 """Who asks for what: the identity of a caller and the attributes of a request, as authorisation sees them. Pure."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kruntimes.local.apiserver.status import StatusError, bad_request, path_not_found
 
@@ -103,3 +104,17 @@ def one_page(text: str, *, limit: int) -> int:
 
 
 __all__ = ["ANONYMOUS", "SYSTEM", "Credentials", "Request", "StatusError", "User", "attributes", "one_page"]
+
+
+_BY_NAME = re.compile(r"(?:^|,)metadata\.name==?([^,=!\\]+)(?:,|$)")
+
+
+def selected_by_name(request: Request, field_selector: str) -> Request:
+    """A list or watch of the one object that a field selector names is authorised as one of that name.
+
+    So a role with resourceNames can be enough for it.
+    """
+    if request.name or request.verb not in ("list", "watch", "deletecollection"):
+        return request
+    named = _BY_NAME.search(field_selector)
+    return request if named is None else replace(request, name=named[1])

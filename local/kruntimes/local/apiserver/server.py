@@ -22,7 +22,7 @@ from kruntimes.local.apiserver.negotiation import View, encode, flag, form_of
 from kruntimes.local.apiserver.node_logs import NodeLogs
 from kruntimes.local.apiserver.pages import Page, Pages
 from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON, STRATEGIC_PATCH, YAML
-from kruntimes.local.apiserver.request import Credentials, Request, User, attributes
+from kruntimes.local.apiserver.request import Credentials, Request, User, attributes, selected_by_name
 from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.selectors import selector
 from kruntimes.local.apiserver.status import (
@@ -119,9 +119,9 @@ class Server:
         user = impersonated(parts.authenticate(credentials), http.headers.items(), parts.authorize)
         watch = http.method == "GET" and queries.is_watch(query)
         request = attributes(user, http.method, http.path, watch=watch)
-        verdict = parts.authorize(request)
-        if not verdict.allowed:
-            raise _not_allowed(request)
+        asked = selected_by_name(request, query.get("fieldSelector", ""))
+        if not parts.authorize(asked).allowed:
+            raise _not_allowed(asked)
         if not request.is_resource:
             return self._other(http, request)
         resource = self._api.resources.find(request.group, request.version, request.resource)
@@ -255,9 +255,7 @@ class _Exchange:
 
     def _show(self, obj: Json, code: int = 200, call: Call | None = None) -> web.Response:
         view = self._view()
-        return _answer(
-            view.one(obj, now=self._server.now()), code, call.warnings if call else (), yaml=view.form.yaml
-        )
+        return _answer(view.one(obj, now=self._server.now()), code, call.warnings if call else (), yaml=view.form.yaml)
 
     def _matches(self) -> Callable[[Json], bool] | None:
         labels, fields = self._query.get("labelSelector", ""), self._query.get("fieldSelector", "")
@@ -332,9 +330,7 @@ class _Exchange:
     async def _object(self, resource: Resource) -> tuple[Json, Call]:
         """The body as an object of *resource*, and how it is to be written."""
         body, media, call = await self._body(), self._media(), self._call()
-        value = read_object(
-            body, media, resource, protobuf=self._api.parts.protobuf, registered=self._api.registered
-        )
+        value = read_object(body, media, resource, protobuf=self._api.parts.protobuf, registered=self._api.registered)
         if media == JSON and call.strictness != "Ignore":
             call = replace(call, duplicates=duplicates(body))
         return value, call

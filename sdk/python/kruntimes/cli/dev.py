@@ -1,6 +1,5 @@
 """`krt dev`: the whole of kruntimes as processes on this machine (design §10)."""
 
-import os
 from pathlib import Path
 
 import click
@@ -30,7 +29,7 @@ class WithCommand(click.Command):
 @click.option(
     "--control-plane",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Administrator's kubeconfig of an API server without nodes. [default: $KUBECONFIG]",
+    help="Administrator's kubeconfig of a real API server without nodes, in place of the one that krt dev brings.",
 )
 @click.option("--logs", type=click.Path(path_type=Path, file_okay=False), help="Keep the logs in this folder.")
 @click.option(
@@ -50,14 +49,8 @@ def command(
     or one file. With COMMAND, runs that when all is ready, with KUBECONFIG, KRT_GATEWAY, KRT_TOKEN and KRT_CACERT set,
     then stops everything and exits with its status.
     """
-    given = control_plane or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
-    if given is None:
-        raise click.UsageError(
-            "krt dev needs a Kubernetes API server with its controller manager and without nodes: "
-            "name an administrator's kubeconfig with --control-plane, or in KUBECONFIG"
-        )
-    if not given.is_file():
-        raise click.UsageError(f"--control-plane {given}: no such file")
+    if control_plane is not None and not control_plane.is_file():
+        raise click.UsageError(f"--control-plane {control_plane}: no such file")
     try:
         from kruntimes.local import dev
     except ModuleNotFoundError as error:
@@ -66,7 +59,7 @@ def command(
         ) from None
     return dev.main(
         dev.Options(
-            control_plane=given.absolute(),
+            control_plane=control_plane.absolute() if control_plane is not None else None,
             path=path,
             command=ctx.meta.get(COMMAND, ()),
             logs=logs.absolute() if logs is not None else None,

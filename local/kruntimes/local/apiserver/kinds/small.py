@@ -76,8 +76,6 @@ class Leases(Strategy):
             causes.append(invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0"))
         if transitions is not None and transitions < 0:
             causes.append(invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
-        if spec.get("holderIdentity") == "":
-            causes.append(required("spec.holderIdentity", "must not be empty"))
         return causes
 
 
