@@ -6,6 +6,7 @@ Nothing here imports the product: these are the calls that a stranger makes.
 import base64
 import json
 import ssl
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -48,6 +49,12 @@ class Api:
         headers = {}
         if "client-certificate" in user:
             tls.load_cert_chain(user["client-certificate"], user["client-key"])
+        elif "client-certificate-data" in user:
+            with tempfile.NamedTemporaryFile() as both:  # ssl reads certificates from files alone
+                both.write(base64.b64decode(user["client-certificate-data"]) + b"\n")
+                both.write(base64.b64decode(user["client-key-data"]))
+                both.flush()
+                tls.load_cert_chain(both.name)
         elif "token" in user:
             headers["authorization"] = f"Bearer {user['token']}"
         self.server: str = cluster["server"]
