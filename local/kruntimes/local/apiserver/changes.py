@@ -1,10 +1,11 @@
-"""Schemas, patches and ownership, plugged into the core. Wire."""
+"""Schemas, patches, ownership and their documentation, plugged into the core. Wire."""
 
 from typing import TYPE_CHECKING
 
 from kruntimes.local.apiserver.custom.definitions import KEY, Definitions, follow
 from kruntimes.local.apiserver.custom.loop import clean_up
 from kruntimes.local.apiserver.custom.strategy import CustomStrategy
+from kruntimes.local.apiserver.openapi import openapi
 from kruntimes.local.apiserver.ownership import places
 from kruntimes.local.apiserver.ownership.apply import FieldOwnership
 from kruntimes.local.apiserver.ownership.places import Place
@@ -23,6 +24,7 @@ def install(parts: Parts) -> None:
     parts.strategies[KEY] = Definitions
     found = _Places()
     parts.ownership = FieldOwnership(found)
+    parts.openapi = openapi
     parts.attach += [follow, found.attach]
     parts.loops = [*parts.loops, clean_up]
 
