@@ -31,12 +31,14 @@ _uids = itertools.count(1)
 class Server:
     """`python -m kruntimes.runtime` with its socket and log in *folder*."""
 
-    def __init__(self, folder: Path, host: str, *, init_seconds: float = 30.0) -> None:
+    def __init__(self, folder: Path, host: str, *, init_seconds: float = 30.0, runtimed_pid: int | None = None) -> None:
         self.socket = folder / "executor.sock"
+        self.functions_socket = folder / "functions.sock"
         self.log = folder / "log"
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KRUNTIMES_")}
         environment |= {"KRUNTIMES_EXECUTOR_SOCKET": str(self.socket), "KRUNTIMES_BIND_ADDRESS": "127.0.0.1"}
-        environment |= {"FROM_THE_CONTAINER": "yes"}
+        environment |= {"KRUNTIMES_FUNCTIONS_SOCKET": str(self.functions_socket), "FROM_THE_CONTAINER": "yes"}
+        environment |= {"KRUNTIMES_RUNTIMED_PID": str(os.getpid() if runtimed_pid is None else runtimed_pid)}
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "kruntimes.runtime", "--host", host, "--metrics-port", "0",
@@ -136,19 +138,24 @@ class Client:
             ),
             wait_for_ready=True, timeout=PATIENCE_SECONDS,
         )  # fmt: skip
-        function = Registered(self, response.registration)
+        function = Registered(self, response.registration, response.functions_socket)
         self._registered.append(function)
         if response.state != expect:
             raise AssertionError(f"state {response.state}: {(await function.status()).fatal_error}")
         return function
+
+    def forget_all(self) -> None:
+        """Of a server that has ended nothing needs to be removed."""
+        self._registered.clear()
 
     async def unregister_all(self) -> None:
         await asyncio.gather(*(function.unregister() for function in self._registered))
 
 
 class Registered:
-    def __init__(self, client: Client, registration: pb.FunctionRegistration) -> None:
+    def __init__(self, client: Client, registration: pb.FunctionRegistration, functions_socket: str = "") -> None:
         self.client = client
+        self.functions_socket = functions_socket
         self.registration = registration
 
     def call(self, event: bytes = b"null", *, content_type: str = "application/json", millis: int = 20_000,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from kruntimes.common import clock
 from kruntimes.functions.wire.events import Call, Result
+from kruntimes.functions.wire.invocations import invocation_call
 from kruntimes.runtime import answers, bounds
 from kruntimes.runtime.answers import Answer
-from kruntimes.runtime.host.calls import invocation_call
 from kruntimes.runtime.host.protocol import INITIALISE, Config, ErrorDocument
 from kruntimes.runtime.hosts import Ended, HostProcess, Nursery
 from kruntimes.runtime.ladder import LADDERS, Action, Why, leaves_host_usable

@@ -2,7 +2,8 @@
 
     python -m kruntimes.runtime --host python|bash [--init-seconds N]
 
-Listens on KRUNTIMES_EXECUTOR_SOCKET, and with metrics and health on port 9092 of KRUNTIMES_BIND_ADDRESS.
+Listens on KRUNTIMES_EXECUTOR_SOCKET for gRPC, on KRUNTIMES_FUNCTIONS_SOCKET, where that is set, for runtimed's calls,
+and with metrics and health on port 9092 of KRUNTIMES_BIND_ADDRESS.
 """
 
 import argparse
@@ -51,6 +52,7 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
     # gRPC must not be loaded before the nursery was forked.
     from prometheus_client import CollectorRegistry, ProcessCollector
 
+    from kruntimes.runtime.calls import listening
     from kruntimes.runtime.manager import Limits, Manager
     from kruntimes.runtime.metrics import Metrics
     from kruntimes.runtime.server import serving
@@ -68,7 +70,23 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
             manager = Manager(nursery, tasks, limits, metrics)
             metrics.follow(lambda: manager.in_flight)
             try:
-                async with serving(path, manager, kind=options.host, limits=limits, healthy=lambda: not lost.is_set()):
+                async with (
+                    serving(
+                        path,
+                        manager,
+                        kind=options.host,
+                        limits=limits,
+                        healthy=lambda: not lost.is_set(),
+                        functions_socket=settings.functions_socket,
+                    ),
+                    listening(
+                        settings.functions_socket,
+                        manager,
+                        limits=limits,
+                        runtimed_pid=settings.runtimed_pid,
+                        on_stranger=metrics.stranger,
+                    ),
+                ):
                     log.info("runtime server ready", extra={"host": options.host})
                     await _observe(settings, registry, lost, options.metrics_port)
             finally:

@@ -49,15 +49,18 @@ class Limits:
 
 
 class Invocation:
-    """A call that has its slot. `answer` may be awaited and abandoned; only `cancel` stops the work."""
+    """A call that has its slot. `answer` may be awaited and abandoned; only `cancel` stops the work.
+
+    work: ends when the work has ended; not to be cancelled.
+    """
 
     def __init__(self, work: asyncio.Task[Answer], stopper: Stopper) -> None:
-        self._work = work
+        self.work = work
         self._stopper = stopper
 
     async def answer(self) -> Answer:
         """The answer, once the work has ended."""
-        return await asyncio.shield(self._work)
+        return await asyncio.shield(self.work)
 
     def cancel(self) -> None:
         """Nobody wants the answer any more."""
@@ -119,16 +122,22 @@ class Manager:
 
     def invoke(
         self,
-        run_uid: str,
         registration_id: str,
         *,
+        run_uid: str | None = None,
         invocation_id: str,
         payload: bytes,
         content_type: str,
         seconds: float,
     ) -> Invocation | Refused:
-        """Takes the function's slot and starts the call; decides without waiting for anything."""
-        found = self._registry.find(run_uid, registration_id)
+        """Takes the function's slot and starts the call; decides without waiting for anything.
+
+        run_uid: where given, the registration must be that Run's.
+        """
+        if run_uid is None:
+            found = self._registry.named(registration_id)
+        else:
+            found = self._registry.find(run_uid, registration_id)
         if isinstance(found, Refused):
             return found
         if (refused := decide_invoke(found)) is not None:
@@ -221,13 +230,17 @@ class Manager:
             self._lanes.ended(slot, _now_nanos())
             seconds = clock.monotonic() - began
             self._metrics.invoked(code=code, stage=stopper.stage, seconds=seconds)
-            log.info(
-                "invocation ended",
-                extra={
-                    "run_uid": registration.wanted.run_uid, "attempt": registration.wanted.attempt,
-                    "invocation_id": request.invocation_id, "code": code, "seconds": round(seconds, 4),
-                },
-            )  # fmt: skip
+            # Whoever called logs the outcome of each call; one that did not complete is told here too.
+            level = logging.DEBUG if code == answers.OK else logging.INFO
+            if log.isEnabledFor(level):
+                log.log(
+                    level,
+                    "invocation ended",
+                    extra={
+                        "run_uid": registration.wanted.run_uid, "attempt": registration.wanted.attempt,
+                        "invocation_id": request.invocation_id, "code": code, "seconds": round(seconds, 4),
+                    },
+                )  # fmt: skip
 
     def _end_later(self, registration: Registration, *, drain: float) -> None:
         task = self._tasks.create_task(self._end(registration, drain))

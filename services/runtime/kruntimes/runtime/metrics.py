@@ -34,7 +34,11 @@ class Metrics:
             "kruntimes_runtime_initialisation_seconds", "Start and import, or sourcing.", buckets=_BUCKETS,
             registry=registry,
         )  # fmt: skip
+        self._strangers = Counter(
+            "kruntimes_runtime_strangers", "Connections to the functions socket that were refused.", registry=registry
+        )
         self._in_flight = Gauge("kruntimes_runtime_in_flight", "Invocations that run now.", registry=registry)
+        self._by_code: dict[int, Counter] = {}
         for stage in Action:
             self._stops.labels(stage.value)
 
@@ -44,7 +48,10 @@ class Metrics:
 
     def invoked(self, *, code: int, stage: Action | None, seconds: float) -> None:
         """An invocation ended."""
-        self._invocations.labels(str(code)).inc()
+        counter = self._by_code.get(code)
+        if counter is None:
+            counter = self._by_code[code] = self._invocations.labels(str(code))
+        counter.inc()
         self._seconds.observe(seconds)
         if stage is not None:
             self._stops.labels(stage.value).inc()
@@ -52,6 +59,10 @@ class Metrics:
     def refused(self) -> None:
         """An invocation overlapped another."""
         self._refused.inc()
+
+    def stranger(self) -> None:
+        """A connection to the functions socket was refused."""
+        self._strangers.inc()
 
     def initialised(self, *, ok: bool, seconds: float) -> None:
         """A function's first initialisation ended."""

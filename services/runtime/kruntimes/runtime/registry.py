@@ -135,6 +135,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._current: dict[str, Registration] = {}
+        self._uids: dict[str, str] = {}
         self._newest: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -148,6 +149,7 @@ class Registry:
             if decision.replaces is None and len(self._current) >= MAX_FUNCTIONS:
                 return Refused(Code.RESOURCE_EXHAUSTED, "TooManyFunctions", f"{MAX_FUNCTIONS} functions are registered")
             self._current[uid] = decision.registration
+            self._uids[new_id] = uid
             self._newest[uid] = wanted.attempt
             self._newest.move_to_end(uid)
             while len(self._newest) > MAX_REMEMBERED:
@@ -158,6 +160,10 @@ class Registry:
         """The registration of that id, where it is the current one of its Run."""
         return decide_find(self._current.get(run_uid), registration_id)
 
+    def named(self, registration_id: str) -> Registration | Refused:
+        """The registration of that id, whose Run the caller does not say, where it is the current one."""
+        return self.find(self._uids.get(registration_id, ""), registration_id)
+
     def move(self, registration: Registration, state: State, fatal_error: str = "") -> None:
         """Notes a new state of *registration*; that of a stale one changes nothing, and DRAINING is never left."""
         current = self._current.get(registration.wanted.run_uid)
@@ -166,6 +172,7 @@ class Registry:
 
     def remove(self, registration: Registration) -> None:
         """Forgets *registration* itself; a newer one of the same Run stays."""
+        self._uids.pop(registration.id, None)
         current = self._current.get(registration.wanted.run_uid)
         if current is not None and current.id == registration.id:
             del self._current[registration.wanted.run_uid]

@@ -4,8 +4,6 @@ Task executions are not offered: the other methods of Runtime answer UNIMPLEMENT
 """
 
 import contextlib
-import os
-import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,7 +13,7 @@ import grpc.aio
 
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
-from kruntimes.runtime import answers, faults, requests
+from kruntimes.runtime import answers, faults, requests, sockets
 from kruntimes.runtime.host.protocol import ErrorDocument
 from kruntimes.runtime.manager import DRAIN_SECONDS, Limits, Manager
 from kruntimes.runtime.registry import Refused, State
@@ -25,8 +23,6 @@ REGISTER_WAIT_SECONDS = 10.0
 ANSWER_MARGIN_SECONDS = 0.25
 """Before the caller's own deadline passes, so that it hears the answer."""
 MAX_METADATA_BYTES = 32 * 1024
-SOCKET_MODE = 0o660
-"""The Pod's group: runtimed in the other container."""
 
 _STATES = {
     State.REGISTERING: pb.FUNCTION_REGISTRATION_STATE_REGISTERING,
@@ -39,12 +35,13 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Functions(rpc.FunctionRuntimeServicer):
-    """FunctionRuntime. kind: of the hosts, `python` or `bash`."""
+    """FunctionRuntime. kind: of the hosts, `python` or `bash`. functions_socket: offered for calls; empty for none."""
 
-    def __init__(self, manager: Manager, kind: str, limits: Limits) -> None:
+    def __init__(self, manager: Manager, kind: str, limits: Limits, functions_socket: str) -> None:
         self._manager = manager
         self._kind = kind
         self._limits = limits
+        self._functions_socket = functions_socket
 
     async def RegisterFunction(
         self, request: pb.RegisterFunctionRequest, context: Context
@@ -64,6 +61,7 @@ class Functions(rpc.FunctionRuntimeServicer):
         return pb.RegisterFunctionResponse(
             registration=pb.FunctionRegistration(run_uid=request.run_uid, registration_id=found.id),
             state=_STATES[found.state],
+            functions_socket=self._functions_socket,
         )
 
     async def FunctionStatus(self, request: pb.FunctionStatusRequest, context: Context) -> pb.FunctionStatusResponse:
@@ -86,8 +84,9 @@ class Functions(rpc.FunctionRuntimeServicer):
         if isinstance(seconds, Refused):
             await _refuse(context, seconds)
         invocation = self._manager.invoke(
-            request.registration.run_uid, request.registration.registration_id, invocation_id=request.invocation_id,
-            payload=request.input, content_type=request.content_type, seconds=seconds,
+            request.registration.registration_id, run_uid=request.registration.run_uid,
+            invocation_id=request.invocation_id, payload=request.input, content_type=request.content_type,
+            seconds=seconds,
         )  # fmt: skip
         if isinstance(invocation, Refused):
             await _refuse(context, invocation)
@@ -132,16 +131,24 @@ def _health(healthy: Callable[[], bool]) -> grpc.GenericRpcHandler:
 
 @contextlib.asynccontextmanager
 async def serving(
-    path: Path, manager: Manager, *, kind: str, limits: Limits, healthy: Callable[[], bool]
+    path: Path,
+    manager: Manager,
+    *,
+    kind: str,
+    limits: Limits,
+    healthy: Callable[[], bool],
+    functions_socket: Path | None = None,
 ) -> AsyncIterator[None]:
     """Listens on the unix socket *path* while the context lasts; a socket that nobody listens on is replaced.
 
+    functions_socket: where the functions protocol is spoken, offered to whoever registers.
     At the end, calls that run get DRAIN_SECONDS. Raises OSError where the path cannot be used.
     """
     server = grpc.aio.server(
         options=[("grpc.max_metadata_size", MAX_METADATA_BYTES), ("grpc.so_reuseport", 0)],
     )
-    rpc.add_FunctionRuntimeServicer_to_server(Functions(manager, kind, limits), server)
+    functions = Functions(manager, kind, limits, str(functions_socket or ""))
+    rpc.add_FunctionRuntimeServicer_to_server(functions, server)
     server.add_generic_rpc_handlers((_health(healthy),))
     _bind(server, path)
     await server.start()
@@ -149,32 +156,12 @@ async def serving(
         yield
     finally:
         await server.stop(grace=DRAIN_SECONDS)
-        _remove(path)
+        sockets.remove(path)
 
 
 def _bind(server: grpc.aio.Server, path: Path) -> None:
-    _remove_stale(path)
-    mask = os.umask(0o777 & ~SOCKET_MODE)
-    try:
+    with sockets.binding(path):
         server.add_insecure_port(f"unix:{path}")
-    finally:
-        os.umask(mask)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-
-
-def _remove_stale(path: Path) -> None:
-    if not path.is_socket():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-            return
-    raise OSError(f"another process listens on {path}")
 
 
 def _wait(context: Context, most: float) -> float:

@@ -1,0 +1,51 @@
+"""An invocation as a call of the functions protocol (design §13, "call on the functions socket").
+
+    FUNCTION_PAYLOAD TX SECONDS "REGISTRATION timeout_ms=N attempt=N inv=BASE64URL len=BYTES" ACCESS SOURCE TYPE
+
+The milliseconds are the deadline that counts; the whole seconds are there for readers of the plain protocol.
+"""
+
+import base64
+import binascii
+
+from kruntimes.functions.wire.events import Call
+from kruntimes.functions.wire.limits import MIB, WireLimits
+
+CALL_LIMITS = WireLimits(payload=MIB, body=MIB, meta=MIB, skip=64 * MIB)
+"""On the functions socket. 64 KiB of outputs and as much of a log's tail have at most six times the bytes in JSON."""
+NO_TYPE = "-"
+"""Stands for a content type that the caller did not give; the protocol has no empty one."""
+_ACCESS = "0x0"
+
+
+def invocation_call(
+    *, tx: str, registration: str, invocation_id: str, attempt: int, millis: int, payload: bytes, content_type: str
+) -> Call:
+    """The call that carries one invocation. millis: until its deadline."""
+    return Call(
+        uid=tx,
+        timeout=max(1, -(-millis // 1000)),
+        function=registration,
+        args=(f"timeout_ms={millis}", f"attempt={attempt}", f"inv={_pack(invocation_id)}"),
+        access=_ACCESS,
+        source="",
+        content_type=content_type or NO_TYPE,
+        payload=payload,
+    )
+
+
+def invocation_id_of(call: Call) -> str:
+    """The caller's id of *call*; empty where it has none that can be read."""
+    try:
+        return base64.urlsafe_b64decode(call.option("inv") or "").decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def type_of(call: Call) -> str:
+    """The content type that the caller gave, or an empty text."""
+    return "" if call.content_type == NO_TYPE else call.content_type
+
+
+def _pack(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
