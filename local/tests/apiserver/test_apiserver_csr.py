@@ -10,6 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from tests.apiserver.plane import POD, START, Json, Loops, Plane, user
 
 from kruntimes.local.apiserver import rbac
@@ -122,7 +123,7 @@ def test_the_server_writes_who_asked(case: Case) -> None:
         pytest.param({"request": text(b"hello")}, "PEM block type must be CERTIFICATE REQUEST", id="no-pem"),
         pytest.param({"request": text(pem_certificate())}, "CERTIFICATE REQUEST", id="a-certificate"),
         pytest.param({"request": "%%%"}, "spec.request", id="no-base64"),
-        pytest.param({"usages": []}, "usages must be provided", id="no-usages"),
+        pytest.param({"usages": []}, "spec.usages: Required value", id="no-usages"),
         pytest.param({"usages": ["fun"]}, 'spec.usages[0]: Unsupported value: "fun"', id="unknown-usage"),
         pytest.param({"usages": ["any", "any"]}, 'spec.usages[1]: Duplicate value: "any"', id="usage-twice"),
         pytest.param({"signerName": ""}, "spec.signerName: Required value", id="no-signer"),
@@ -166,7 +167,7 @@ def test_each_side_writes_its_own_part(case: Case) -> None:
     ("conditions", "says"),
     [
         pytest.param([], 'updates may not remove a condition of type "Approved"', id="removed"),
-        pytest.param([condition("Approved"), condition("Denied")], "mutually exclusive", id="both"),
+        pytest.param([condition("Approved"), condition("Denied")], "must specify at most one of", id="both"),
         pytest.param([condition("Approved"), condition("Approved")], "Duplicate value", id="twice"),
         pytest.param([condition("Approved", "False")], 'supported values: "True"', id="not-any-more"),
         pytest.param([condition("Approved"), condition("Odd", "Maybe")], "Unsupported value", id="no-status"),
@@ -179,7 +180,9 @@ def test_a_decision_stands(case: Case, conditions: list[Json], says: str) -> Non
 
 
 def test_a_certificate_is_issued_once_and_is_one(case: Case) -> None:
-    refused(lambda: case.write("status", certificate=text(b"x")), 422, "must contain at least one PEM block")
+    refused(
+        lambda: case.write("status", certificate=text(b"x")), 422, "must contain at least one CERTIFICATE PEM block"
+    )
     refused(lambda: case.write("status", certificate=text(pem_request())), 422, "only CERTIFICATE PEM blocks")
     case.write("status", certificate=text(pem_certificate()))
     refused(lambda: case.write("status", certificate=""), 422, "may not modify existing certificate content")
@@ -225,3 +228,13 @@ def test_what_is_over_goes_away(case: Case, decided: bool, hours: int) -> None:
     loops.look("c")
     loops.settle()
     assert case.plane.found("certificatesigningrequests", "c") is None
+
+
+def test_nobody_asks_for_a_certificate_of_masters(case: Case) -> None:
+    name = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")])
+    builder = x509.CertificateSigningRequestBuilder().subject_name(name)
+    request = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    pem = text(request.public_bytes(serialization.Encoding.PEM))
+    mine = spec(request=pem, signerName="kubernetes.io/kube-apiserver-client")
+    refused(lambda: case.plane.make("certificatesigningrequests", "x", spec=mine), 403, "is not allowed")
+    case.plane.make("certificatesigningrequests", "y", spec=spec(request=pem))

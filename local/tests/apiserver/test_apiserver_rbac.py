@@ -280,7 +280,7 @@ def test_a_change_of_labels_gives_no_rights_and_needs_none(case: Case, eve: User
     [
         pytest.param({}, "exactly one of nonResourceAttributes or resourceAttributes must be specified", id="neither"),
         pytest.param(
-            {"resourceAttributes": {}, "nonResourceAttributes": {}}, "cannot be specified in combination", id="both"
+            {"resourceAttributes": {}, "nonResourceAttributes": {}}, "exactly one of nonResourceAttributes", id="both"
         ),
     ],
 )
@@ -300,7 +300,11 @@ def test_a_review_about_others_names_them(case: Case) -> None:
 def test_a_local_review_stays_in_its_namespace(case: Case) -> None:
     path = "/apis/authorization.k8s.io/v1/namespaces/n/localsubjectaccessreviews"
     spec = {"user": "eve", "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "default"}}
-    assert "must match namespace" in refused(lambda: case.plane.post(path, {"spec": spec}), 400)
+    assert "must match metadata.namespace" in refused(lambda: case.plane.post(path, {"spec": spec}), 422)
+    elsewhere = {"user": "eve", "nonResourceAttributes": {"path": "/", "verb": "get"}}
+    assert "disallowed" in refused(lambda: case.plane.post(path, {"spec": elsewhere}), 422)
+    named = {"metadata": {"name": "x"}, "spec": spec}
+    assert "must be empty except for namespace" in refused(lambda: case.plane.post(path, named), 422)
 
 
 def test_all_rules_of_a_namespace(case: Case) -> None:

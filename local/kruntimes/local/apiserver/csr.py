@@ -11,16 +11,18 @@ import re
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.x509.oid import NameOID
 
 from kruntimes.local.apiserver.metadata import forbidden_value, invalid_value, not_supported, required
 from kruntimes.local.apiserver.parts import Admit, Authorize, Json
-from kruntimes.local.apiserver.request import Request, User
+from kruntimes.local.apiserver.request import MASTERS, Request, User
 from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.status import Cause, forbidden
 from kruntimes.local.apiserver.strategy import Context, Strategy, take
 
 GROUP = "certificates.k8s.io"
 KEY = (GROUP, "certificatesigningrequests")
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 MIN_SECONDS = 600
 MAX_SIGNER = 571
 """Characters of a signer's name: a domain of 253, a slash, and a path."""
@@ -66,8 +68,11 @@ class RequestStrategy(Strategy):
         status, held = obj.setdefault("status", {}), old.get("status") or {}
         if subresource == "approval":
             obj["status"] = {**held, "conditions": status.get("conditions") or []}
-        for condition in obj["status"].get("conditions") or ():
-            _stamp(condition, held, ctx.timestamp)
+        else:
+            _preserve(status, held)
+        stamped = [_stamped(one, held, ctx.timestamp) for one in obj["status"].get("conditions") or ()]
+        if stamped:
+            obj["status"]["conditions"] = stamped
 
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
         """A request that a signer can read, for a signer with a name."""
@@ -112,13 +117,26 @@ def _of_type(status: Json, kind: str) -> list[Json]:
     return [c for c in status.get("conditions") or () if c.get("type") == kind]
 
 
-def _stamp(condition: Json, held: Json, now: str) -> None:
-    """Fills in the times of a condition."""
-    if not condition.get("lastUpdateTime"):
-        condition["lastUpdateTime"] = now
-    if not condition.get("lastTransitionTime"):
-        before = [c for c in _of_type(held, condition.get("type", "")) if c.get("status") == condition.get("status")]
-        condition["lastTransitionTime"] = before[0].get("lastTransitionTime", now) if before else now
+def _preserve(status: Json, held: Json) -> None:
+    """Keeps decisions as they are, in place, where a write of the status has as many of them."""
+    for kind in (APPROVED, DENIED):
+        before = _of_type(held, kind)
+        if len(before) == len(_of_type(status, kind)):
+            kept = iter(before)
+            status["conditions"] = [next(kept) if c.get("type") == kind else c for c in status.get("conditions") or ()]
+    if not status.get("conditions"):
+        status.pop("conditions", None)
+
+
+def _stamped(condition: Json, held: Json, now: str) -> Json:
+    """A condition with its times filled in."""
+    before = [c for c in _of_type(held, condition.get("type", "")) if c.get("status") == condition.get("status")]
+    since = next((c["lastTransitionTime"] for c in before if c.get("lastTransitionTime")), now)
+    return {
+        **condition,
+        "lastUpdateTime": condition.get("lastUpdateTime") or now,
+        "lastTransitionTime": condition.get("lastTransitionTime") or since,
+    }
 
 
 def _conditions(conditions: list[Json]) -> list[Cause]:
@@ -130,9 +148,6 @@ def _conditions(conditions: list[Json]) -> list[Cause]:
             causes.append(required(f"{at}.type"))
         elif kind in seen:
             causes.append(Cause(f"{at}.type", "FieldValueDuplicate", f'Duplicate value: "{kind}"'))
-        if {APPROVED, DENIED} <= {kind, *seen} and kind in (APPROVED, DENIED):
-            why = "Approved and Denied conditions are mutually exclusive"
-            causes.append(invalid_value(f"{at}.type", kind, why))
         seen.add(kind)
         if not status:
             causes.append(required(f"{at}.status"))
@@ -140,12 +155,16 @@ def _conditions(conditions: list[Json]) -> list[Cause]:
             causes.append(not_supported(f"{at}.status", status, ["True"]))
         elif status not in ("True", "False", "Unknown"):
             causes.append(not_supported(f"{at}.status", status, ["False", "True", "Unknown"]))
+    if {APPROVED, DENIED} <= seen:
+        both = [f'conditions[{{"type": "{kind}"}}]' for kind in (APPROVED, DENIED)]
+        why = f"must specify at most one of: {', '.join(f'`{one}`' for one in both)}"
+        causes.append(invalid_value("status.conditions", f"{{{', '.join(both)}}}", why))
     return causes
 
 
 def _usages(usages: list[object]) -> list[Cause]:
     if not usages:
-        return [required("spec.usages", "usages must be provided")]
+        return [required("spec.usages")]
     causes: list[Cause] = []
     for i, usage in enumerate(usages):
         at = f"spec.usages[{i}]"
@@ -188,9 +207,10 @@ def _certificate(text: str) -> list[Cause]:
     pem = _decoded(text)
     labels = [block[1] for block in _PEM.finditer(pem)]
     if not labels:
-        return [invalid_value(field, shown, "must contain at least one PEM block")] if text else []
-    if any(label != b"CERTIFICATE" for label in labels):
-        return [invalid_value(field, shown, "only CERTIFICATE PEM blocks are allowed")]
+        return [invalid_value(field, shown, "must contain at least one CERTIFICATE PEM block")] if text else []
+    other = next((label.decode() for label in labels if label != b"CERTIFICATE"), None)
+    if other is not None:
+        return [invalid_value(field, shown, f'only CERTIFICATE PEM blocks are allowed, found "{other}"')]
     try:
         x509.load_pem_x509_certificates(pem)
     except ValueError as error:
@@ -202,7 +222,10 @@ def signers_only(authorize: Authorize) -> Admit:
     """The check that approval and issuance are the signer's: `approve` and `sign` on its name, or on `DOMAIN/*`."""
 
     def admit(resource: Resource, subresource: str, new: Json, old: Json | None, ctx: Context) -> None:
-        if resource.key != KEY or old is None or subresource not in ("approval", "status"):
+        if resource.key != KEY or (old is not None and subresource not in ("approval", "status")):
+            return
+        if old is None:
+            _no_masters(resource, new)
             return
         if subresource == "status":
             before, after = (obj.get("status") or {} for obj in (old, new))
@@ -216,6 +239,16 @@ def signers_only(authorize: Authorize) -> Admit:
             raise forbidden(resource.about(old["metadata"]["name"]), why)
 
     return admit
+
+
+def _no_masters(resource: Resource, new: Json) -> None:
+    """Nobody asks for a client certificate of the group that may do everything."""
+    if new["spec"].get("signerName") != CLIENT_SIGNER or _request(new["spec"].get("request")):
+        return
+    subject = x509.load_pem_x509_csr(_decoded(new["spec"]["request"])).subject
+    if any(part.value == MASTERS for part in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)):
+        why = f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"
+        raise forbidden(resource.about(new["metadata"].get("name", "")), why)
 
 
 def _question(user: User, verb: str, signer: str) -> Request:

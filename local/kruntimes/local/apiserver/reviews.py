@@ -78,10 +78,9 @@ def _access(policy: Now, *, own: bool, local: bool = False) -> Review:
         resource = _resource(api, request)
         spec = _spec(body, resource.kind)
         causes = _one_kind(spec) + ([] if own else _somebody(spec))
+        causes += _bare(body, local=local) + (_within(spec, request.namespace) if local else [])
         if causes:
             raise invalid(resource.about_kind(), causes)
-        if local and (spec.get("resourceAttributes") or {}).get("namespace", "") != request.namespace:
-            raise bad_request(f"spec.resourceAttributes.namespace must match namespace: {request.namespace}")
         user = ctx.user if own else _user(spec)
         verdict = policy().decide(_question(spec, user))
         status: Json = {"allowed": verdict.allowed}
@@ -94,15 +93,30 @@ def _access(policy: Now, *, own: bool, local: bool = False) -> Review:
 
 def _one_kind(spec: Json) -> list[Cause]:
     about, path = (spec.get(key) for key in ("resourceAttributes", "nonResourceAttributes"))
-    if about is None and path is None:
+    if (about is None) == (path is None):
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid_value("spec.resourceAttributes", "null", why)]
-    if about is not None and path is not None:
-        why = "cannot be specified in combination with resourceAttributes"
-        return [invalid_value("spec.nonResourceAttributes", path, why)]
+        return [invalid_value("spec", path if path is not None else "null", why)]
     if not isinstance(about if about is not None else path, dict):
         raise bad_request("attributes must be an object")
     return []
+
+
+def _bare(body: Json, *, local: bool) -> list[Cause]:
+    """A review has no name."""
+    allowed = {"managedFields", "creationTimestamp", *(["namespace"] if local else [])}
+    if all(key in allowed or not value for key, value in (body.get("metadata") or {}).items()):
+        return []
+    return [invalid_value("metadata", body["metadata"], "must be empty" + (" except for namespace" if local else ""))]
+
+
+def _within(spec: Json, namespace: str) -> list[Cause]:
+    """A local review asks about its own namespace."""
+    about = spec.get("resourceAttributes")
+    if about is None:
+        return [invalid_value("spec.nonResourceAttributes", "", "disallowed on this kind of request")]
+    asked = about.get("namespace", "")
+    field = "spec.resourceAttributes.namespace"
+    return [] if asked == namespace else [invalid_value(field, asked, "must match metadata.namespace")]
 
 
 def _somebody(spec: Json) -> list[Cause]:
@@ -207,15 +221,21 @@ def token_request(key: TokenKey) -> Act:
     """POST of serviceaccounts/NAME/token: a token for it, bound to what the request names."""
 
     def act(api: Api, request: Request, body: Json, ctx: Context) -> Json:
-        accounts = api.resources.find("", "v1", "serviceaccounts")
-        assert accounts is not None
-        account = api.get(accounts, request.namespace, request.name)["metadata"]
         as_object(body, TOKEN_REQUEST)
         meta, spec = body.get("metadata") or {}, _spec(body, "TokenRequest")
         _same(request, meta)
+        accounts = api.resources.find("", "v1", "serviceaccounts")
+        assert accounts is not None
+        account = api.get(accounts, request.namespace, request.name)["metadata"]
+        if meta.get("uid") not in (None, "", account["uid"]):
+            why = (
+                f"the UID in the token request ({meta['uid']}) does not match the UID of the service account "
+                f"({account['uid']})"
+            )
+            raise conflict(About(group=AUTHENTICATION, kind="TokenRequest", name=request.name), why)
         seconds = spec.get("expirationSeconds")
         seconds = DEFAULT_TOKEN_SECONDS if seconds is None else seconds
-        _life(seconds, request.name)
+        _life(seconds)
         audiences = tuple(spec.get("audiences") or (ISSUER,))
         asked = spec.get("boundObjectRef")
         bound = _bound(api, request, asked) if asked else {}
@@ -231,6 +251,7 @@ def token_request(key: TokenKey) -> Act:
             "metadata": {
                 "name": request.name,
                 "namespace": request.namespace,
+                "uid": account["uid"],
                 "creationTimestamp": ctx.timestamp,
             },
             "spec": {"audiences": list(audiences), "expirationSeconds": seconds, "boundObjectRef": asked or None},
@@ -251,7 +272,7 @@ def _same(request: Request, meta: Json) -> None:
         raise invalid(About(group=AUTHENTICATION, kind="TokenRequest", name=request.name), causes)
 
 
-def _life(seconds: object, name: str) -> None:
+def _life(seconds: object) -> None:
     field, causes = "spec.expirationSeconds", []
     if not isinstance(seconds, int) or isinstance(seconds, bool):
         raise bad_request("expirationSeconds must be an integer")
@@ -260,7 +281,7 @@ def _life(seconds: object, name: str) -> None:
     if seconds > MAX_TOKEN_SECONDS:
         causes.append(invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds"))
     if causes:
-        raise invalid(About(group=AUTHENTICATION, kind="TokenRequest", name=name), causes)
+        raise invalid(About(group=AUTHENTICATION, kind="TokenRequest"), causes)
 
 
 def _bound(api: Api, request: Request, asked: Json) -> dict[str, Reference]:

@@ -97,7 +97,7 @@ class Bindings(Strategy):
         """The role stays."""
         causes = self.validate(obj, ctx)
         if obj["roleRef"] != old["roleRef"]:
-            causes.append(invalid_value("roleRef", _role(obj["roleRef"]), "cannot change roleRef"))
+            causes.append(invalid_value("roleRef", _role(obj["roleRef"]), "field is immutable"))
         return causes
 
 
