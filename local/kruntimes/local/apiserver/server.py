@@ -14,11 +14,13 @@ from typing import Any
 
 from aiohttp import web
 
+from kruntimes.common import clock
 from kruntimes.local.apiserver import discovery, negotiation, queries, scale
 from kruntimes.local.apiserver.api import Api, Call
 from kruntimes.local.apiserver.authn import impersonated
 from kruntimes.local.apiserver.bodies import decode, duplicates, media_type, read_object
-from kruntimes.local.apiserver.negotiation import View, encode, flag, form_of
+from kruntimes.local.apiserver.encoding import Encoded, encode
+from kruntimes.local.apiserver.negotiation import View, flag, form_of
 from kruntimes.local.apiserver.node_logs import NodeLogs
 from kruntimes.local.apiserver.pages import Page, Pages
 from kruntimes.local.apiserver.parts import APPLY_PATCH, JSON, STRATEGIC_PATCH, YAML
@@ -50,7 +52,7 @@ MAX_BODY = 3 * 1024 * 1024
 """Bytes of a request's body, as with etcd behind a real API server."""
 MAX_LINE = 16 * 1024
 """Bytes of a request line, and of one header: a token is the largest thing in them."""
-SLICE_ITEMS = 64
+SLICE_ITEMS = 16
 """Items of a list that are encoded before others get their turn: about a millisecond of 20 kB objects."""
 SLICE_BYTES = 64 * 1024
 """Bytes that are gathered before they are written."""
@@ -71,9 +73,10 @@ _NO_CACHE = {"Cache-Control": "no-cache, private"}
 class Server:
     """One listener over one core. `start`, then `close`."""
 
-    def __init__(self, api: Api, *, now: Callable[[], datetime], logs: NodeLogs) -> None:
-        self._api, self._now, self._logs = api, now, logs
-        self._hub = Hub(now)
+    def __init__(self, api: Api, *, now: Callable[[], datetime], logs: NodeLogs, encoded: Encoded) -> None:
+        self._api, self._now, self._logs, self._encoded = api, now, logs, encoded
+        self._last_request = clock.monotonic()
+        self._hub = Hub(now, encoded)
         api.listen(self._hub.publish)
         self._pages = Pages()
         self._runner: web.ServerRunner | None = None
@@ -98,6 +101,7 @@ class Server:
     # ------------------------------------------------------------ one request
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        self._last_request = clock.monotonic()
         try:
             return await self._serve(http)
         except StatusError as refusal:
@@ -161,7 +165,16 @@ class Server:
             raise NotServed if group is None else _nothing(self._api, group)
         return _answer(found)
 
+    def last_request(self) -> float:
+        """When the last request came, on the monotonic clock."""
+        return self._last_request
+
     # what an exchange uses of the server
+
+    @property
+    def encoded(self) -> Encoded:
+        """The JSON of new objects."""
+        return self._encoded
 
     @property
     def api(self) -> Api:
@@ -304,8 +317,8 @@ class _Exchange:
         await response.prepare(self._http)
         begin = head[:-1] + b',"items":['
         for start in range(0, len(page.items), SLICE_ITEMS):
-            part = encode([view.item(obj) for obj in page.items[start : start + SLICE_ITEMS]])
-            await response.write(begin + part[1:-1])
+            items = [self._server.encoded.of(view.item(obj)) for obj in page.items[start : start + SLICE_ITEMS]]
+            await response.write(begin + b",".join(items))
             await asyncio.sleep(0)
             begin = b","
         await response.write_eof(b"]}")
@@ -543,7 +556,8 @@ def _not_allowed(request: Request) -> StatusError:
     """The refusal of authorisation."""
     user = request.user.name
     if not request.is_resource:
-        return StatusError(403, "Forbidden", f'forbidden: User "{user}" cannot {request.verb} path "{request.path}"')
+        message = f'forbidden: User "{user}" cannot {request.verb} path "{request.path}"'
+        return StatusError(403, "Forbidden", message, about=About())
     what = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
     where = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
     about = About(group=request.group, kind=request.resource, name=request.name)
@@ -555,13 +569,16 @@ def _bytes(body: bytes, code: int = 200, headers: Mapping[str, str] | None = Non
     return web.Response(body=body, status=code, headers={"Content-Type": JSON, **_NO_CACHE, **(headers or {})})
 
 
-def _answer(obj: Json, code: int = 200, warnings: Sequence[str] = (), *, yaml: bool = False) -> web.Response:
+def _answer(
+    obj: Json, code: int = 200, warnings: Sequence[str] = (), *, yaml: bool = False, data: bytes | None = None
+) -> web.Response:
+    """data: the JSON of *obj*, where it has been made."""
     if yaml:
         from kruntimes.local.apiserver import yaml_bodies
 
         response = _bytes(yaml_bodies.dump(obj), code, {"Content-Type": YAML})
     else:
-        response = _bytes(encode(obj), code)
+        response = _bytes(encode(obj) if data is None else data, code)
     for text in warnings:
         said = text.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{said}"')
