@@ -15,8 +15,9 @@ from kruntimes.common.api import outcomes
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.outcomes import Failure, Kind
 from kruntimes.runtimed import dispatch
-from kruntimes.runtimed.dispatch import Answer, Dispatcher, Invocation
+from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.held import Held
+from kruntimes.runtimed.invocation import Answer, Invocation
 from kruntimes.runtimed.observed import Function, FunctionState, Stage
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Slots

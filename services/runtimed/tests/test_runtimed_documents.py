@@ -13,11 +13,11 @@ from google.rpc import error_details_pb2, status_pb2
 from kruntimes.common.api.outcomes import ENVELOPE_TYPE
 from kruntimes.common.api.views import Run
 from kruntimes.runtimed.digest import registration_digest
-from kruntimes.runtimed.dispatch import Answer
 from kruntimes.runtimed.endpoint import MAX_BUNDLE_BYTES, Endpoints
 from kruntimes.runtimed.envelope import envelope, wanted
 from kruntimes.runtimed.errorinfo import STATUS_BYTES, trailing
 from kruntimes.runtimed.heartbeat import Pulse, pulse
+from kruntimes.runtimed.invocation import Answer
 
 TURNED = [{"name": "B", "value": "2"}, {"name": "A", "value": "1"}]
 

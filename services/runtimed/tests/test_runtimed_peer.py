@@ -17,7 +17,7 @@ from kruntimes.common.api.outcomes import Failure, Kind
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
 from kruntimes.runtimed import peer
-from kruntimes.runtimed.dispatch import Answer, Invocation
+from kruntimes.runtimed.invocation import Answer, Invocation
 from kruntimes.runtimed.peer import Peers
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

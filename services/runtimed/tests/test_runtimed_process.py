@@ -163,6 +163,7 @@ async def a_whole_life(place: Cluster, control_plane: Path, tmp_path: Path, pod:
     shared = {
         "KUBECONFIG": str(control_plane),
         "KRUNTIMES_EXECUTOR_SOCKET": str(tmp_path / "executor.sock"),
+        "KRUNTIMES_FUNCTIONS_SOCKET": str(tmp_path / "functions.sock"),
         "KRUNTIMES_WORKSPACE": str(tmp_path / "workspace"),
         "KRUNTIMES_STATE_DIR": str(tmp_path),
         "KRUNTIMES_BIND_ADDRESS": HOST,
@@ -221,5 +222,6 @@ async def a_whole_life(place: Cluster, control_plane: Path, tmp_path: Path, pod:
             (200, run.metadata.uid),
             (500, run.metadata.uid),
         ]
+        assert "functions socket connected" in {line["message"] for line in lines}
         assert token not in log.read_text()
         signer.cancel()

@@ -16,8 +16,8 @@ from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.outcomes import Failure
 from kruntimes.common.api.views import Run, condition
 from kruntimes.pb import executor_v1_pb2 as pb
-from kruntimes.runtimed.dispatch import Answer, Invocation
 from kruntimes.runtimed.held import Held
+from kruntimes.runtimed.invocation import Answer, Invocation
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]
 

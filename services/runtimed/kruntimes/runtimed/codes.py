@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kruntimes.common.api import outcomes
+from kruntimes.common.api import outcomes, outputs
 from kruntimes.common.api.outcomes import Kind
 from kruntimes.common.api.reasons import Reason
 from kruntimes.runtimed.observed import Ending
@@ -139,3 +139,21 @@ def details_of(info: Info | None) -> dict[str, Any]:
     if info is None:
         return {}
     return {key: info.metadata[key] for key in ("type", "message", "traceback") if info.metadata.get(key)}
+
+
+MESSAGES: dict[Kind, str] = {
+    outcomes.DEADLINE_EXCEEDED: "the invocation's deadline has passed",
+    outcomes.IN_FLIGHT: "an invocation of this Run is in flight",
+    outcomes.NOT_READY: "the function is not ready",
+    outcomes.OWNER_UNREACHABLE: "the function's owner cannot be reached",
+    outcomes.OUTCOME_UNKNOWN: "the connection was lost after the call was sent; whether the function ran is not known",
+    outcomes.CANCELLED: "the invocation was cancelled",
+}
+"""Kinds about which the server's own words would tell a caller nothing."""
+
+
+def violation(output: bytes, named: Mapping[str, str]) -> str | None:
+    """Which bound an answer breaks, in a sentence; ours keeps them, a foreign server may not. named: its outputs."""
+    if len(output) > outcomes.MAX_OUTPUT_BYTES:
+        return f"the output has {len(output)} bytes, and at most {outcomes.MAX_OUTPUT_BYTES} are allowed"
+    return outputs.violation(named) if named else None

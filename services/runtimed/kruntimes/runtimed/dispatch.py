@@ -1,71 +1,59 @@
-"""Invocations of our own functions: one slot, one RPC, and the slot freed when the work has ended (design §6).
+"""Invocations of our own functions: one slot, one call, and the slot freed when the work has ended (design §6).
 
-The request handler awaits `Dispatcher.invoke`. If it is cancelled because the caller left, the RPC is cancelled
-at once, and a task of the service's own waits until the Runtime Server says that nothing is in flight.
+The request handler awaits `Dispatcher.invoke`. If it is cancelled because the caller left, the call is cancelled at
+once. On the functions socket the slot is free with the call's result, whoever is left to hear it. Over gRPC, and
+where a connection was lost, a task of the service's own waits until the Runtime Server says that nothing is in flight.
 """
 
 import asyncio
+import functools
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import grpc
 
 from kruntimes.common import clock
-from kruntimes.common.api import outcomes, outputs
+from kruntimes.common.api import outcomes
 from kruntimes.common.api.outcomes import Failure, Kind
 from kruntimes.common.errors import NotReady
+from kruntimes.functions.wire.events import Result
 from kruntimes.pb import executor_v1_pb2 as pb
-from kruntimes.runtimed.codes import describe, details_of, lost, outcome_of, settled
+from kruntimes.runtimed.codes import MESSAGES, describe, details_of, lost, outcome_of, settled, violation
 from kruntimes.runtimed.errorinfo import info_of
 from kruntimes.runtimed.held import Held
+from kruntimes.runtimed.invocation import Answer, Invocation, failure
+from kruntimes.runtimed.link import FunctionsLink, Lost
+from kruntimes.runtimed.linkcodes import answer_of, call_of, link_lost
 from kruntimes.runtimed.observed import FunctionState, Stage
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Busy, Slot, Slots
 
 log = logging.getLogger(__name__)
 
-COMPONENT = "runtimed"
 DEADLINE_GRACE_SECONDS = 1.0
 """The Runtime Server keeps the deadline and says what became of the work; after this we answer without it."""
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.005, 0.25
 """Between two looks whether cancelled work has ended: most ends at once, and a killed process within seconds."""
 IDLE_LOOKS = 2
 """Looks in a row that must find nothing in flight."""
-RETRY_AFTER_SECONDS = 1
-"""What a refused caller is told: a call takes milliseconds, a recovery seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
-    """One call as the function gets it. seconds: its deadline, from now. trace: traceparent, or empty."""
-
-    id: str
-    body: bytes
-    content_type: str
-    seconds: float
-    trace: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the handler returned. seconds: how long the call took, here."""
-
-    output: bytes
-    content_type: str
-    outputs: Mapping[str, str]
-    seconds: float
 
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """A slot in use. cancelled: somebody asked for its end, by id or because the epoch ends."""
+    """A slot in use. cancelled: somebody asked for its end, by id or because the epoch ends.
+
+    call: over gRPC. waiter, overdue: on the functions socket, what the caller awaits, and when that ends at the latest.
+    """
 
     slot: Slot
     invocation_id: str
     held: Held
     call: grpc.aio.UnaryUnaryCall[pb.InvokeFunctionRequest, pb.InvokeFunctionResponse] | None = None
+    waiter: asyncio.Future[Result | Kind] | None = None
+    overdue: asyncio.TimerHandle | None = None
     cancelled: bool = False
 
 
@@ -83,6 +71,7 @@ class Dispatcher:
     on_ended: Callable[[Held], None]
     on_lost: Callable[[Held], None]
     _work: dict[str, _Work] = field(default_factory=dict)
+    _mine: str = field(default_factory=lambda: secrets.token_hex(6))
     _transactions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     async def invoke(self, held: Held, invocation: Invocation) -> Answer | Failure:
@@ -90,11 +79,14 @@ class Dispatcher:
 
         Cancelled from outside, it raises CancelledError at once and leaves the work to be waited for.
         """
-        taken = self.slots.take(held.epoch, str(next(self._transactions)))
+        taken = self.slots.take(held.epoch, f"{self._mine}-{next(self._transactions)}")
         if isinstance(taken, Busy):
             return failure(outcomes.IN_FLIGHT, "an invocation of this Run is in flight", invocation.id)
         work = _Work(taken, invocation.id, held)
         self._work[held.epoch.run_uid] = work
+        link = self.server.link
+        if held.linked and link is not None and link.usable:
+            return await self._linked(link, work, invocation)
         over = False
         try:
             result, over = await self._call(work, invocation)
@@ -103,7 +95,52 @@ class Dispatcher:
             if over or work.call is None:
                 self._end(work)
             else:
-                self.tasks.create_task(self._settle(work))
+                self._settle_later(work)
+
+    # --- on the functions socket
+
+    async def _linked(self, link: FunctionsLink, work: _Work, invocation: Invocation) -> Answer | Failure:
+        loop, tx = asyncio.get_running_loop(), work.slot.tx
+        waiter: asyncio.Future[Result | Kind] = loop.create_future()
+        work.waiter = waiter
+        try:
+            link.call(call_of(work.held, invocation, tx=tx), functools.partial(self._told, work))
+        except ValueError:
+            self._end(work)
+            return failure(outcomes.BAD_REQUEST, "the content type cannot be passed on", invocation.id)
+        work.overdue = loop.call_later(invocation.seconds + DEADLINE_GRACE_SECONDS, self._overdue, link, work)
+        try:
+            came = await waiter
+        except asyncio.CancelledError:
+            link.cancel(tx)
+            raise
+        if isinstance(came, Kind):
+            return failure(came, MESSAGES[came], invocation.id)
+        return answer_of(came, invocation_id=invocation.id)
+
+    def _told(self, work: _Work, result: Result | Lost) -> None:
+        """The call's result has come, or never will. The slot is free before its caller goes on."""
+        if isinstance(result, Lost):
+            if work.overdue is not None:
+                work.overdue.cancel()
+            self._doubt(work.held)
+            self._settle_later(work)
+        else:
+            if link_lost(result.code):
+                self._doubt(work.held)
+            self._end(work)
+        if work.waiter is not None and not work.waiter.done():
+            work.waiter.set_result(outcomes.OUTCOME_UNKNOWN if isinstance(result, Lost) else result)
+
+    def _overdue(self, link: FunctionsLink, work: _Work) -> None:
+        """The Runtime Server has not kept the deadline: the caller is answered, and the work is waited for."""
+        link.cancel(work.slot.tx)
+        link.forget(work.slot.tx)
+        self._settle_later(work)
+        if work.waiter is not None and not work.waiter.done():
+            work.waiter.set_result(outcomes.DEADLINE_EXCEEDED)
+
+    # --- over gRPC
 
     async def _call(self, work: _Work, invocation: Invocation) -> tuple[Answer | Failure, bool]:
         """The outcome, and whether it proves that the work has ended."""
@@ -130,14 +167,14 @@ class Dispatcher:
             if lost(code, connected):
                 self._doubt(held)
             kind = outcome_of(code, info, connected, text)
-            message = _MESSAGES.get(kind) or describe(info, text) or "the function failed"
+            message = MESSAGES.get(kind) or describe(info, text) or "the function failed"
             return failure(kind, message, invocation.id, details_of(info)), settled(code, info, connected)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if work.cancelled and task is not None and not task.cancelling():
                 return failure(outcomes.CANCELLED, "the invocation was cancelled", invocation.id), False
             raise
-        if (broken := _violation(response)) is not None:
+        if (broken := violation(response.output, response.outputs)) is not None:
             return failure(outcomes.FUNCTION_ERROR, broken, invocation.id), True
         answer = Answer(
             output=response.output,
@@ -146,6 +183,8 @@ class Dispatcher:
             seconds=clock.monotonic() - started,
         )
         return answer, True
+
+    # --- either way
 
     def cancel(self, run_uid: str, invocation_id: str) -> bool:
         """Cancels the call of that id; False where it is not in flight. Its own caller is answered 499."""
@@ -160,11 +199,21 @@ class Dispatcher:
         if work := self._work.get(run_uid):
             self._cancel(work)
 
-    @staticmethod
-    def _cancel(work: _Work) -> None:
+    def _cancel(self, work: _Work) -> None:
         work.cancelled = True
         if work.call is not None:
             work.call.cancel()
+        if work.waiter is not None and self.server.link is not None:
+            self.server.link.cancel(work.slot.tx)
+            if not work.waiter.done():
+                work.waiter.set_result(outcomes.CANCELLED)
+
+    def _settle_later(self, work: _Work) -> None:
+        settling = self._settle(work)
+        try:
+            self.tasks.create_task(settling)
+        except RuntimeError:  # the group is ending, and the process with it
+            settling.close()
 
     async def _settle(self, work: _Work) -> None:
         """Waits until the Runtime Server has ended the work, or the whole registration is gone.
@@ -189,6 +238,8 @@ class Dispatcher:
     def _end(self, work: _Work) -> None:
         held = work.held
         self.slots.ended(work.slot)
+        if work.overdue is not None:
+            work.overdue.cancel()
         if self._work.get(held.epoch.run_uid) is work:
             del self._work[held.epoch.run_uid]
         held.last_activity = clock.wall()
@@ -200,33 +251,3 @@ class Dispatcher:
     def _doubt(self, held: Held) -> None:
         held.function = None
         self.on_lost(held)
-
-
-def _violation(response: pb.InvokeFunctionResponse) -> str | None:
-    """Which bound an answer breaks, in a sentence; ours keeps them, a foreign server may not."""
-    if len(response.output) > outcomes.MAX_OUTPUT_BYTES:
-        return f"the output has {len(response.output)} bytes, and at most {outcomes.MAX_OUTPUT_BYTES} are allowed"
-    return outputs.violation(response.outputs) if response.outputs else None
-
-
-_MESSAGES: dict[Kind, str] = {
-    outcomes.DEADLINE_EXCEEDED: "the invocation's deadline has passed",
-    outcomes.IN_FLIGHT: "an invocation of this Run is in flight",
-    outcomes.NOT_READY: "the function is not ready",
-    outcomes.OWNER_UNREACHABLE: "the function's owner cannot be reached",
-    outcomes.OUTCOME_UNKNOWN: "the connection was lost after the call was sent; whether the function ran is not known",
-    outcomes.CANCELLED: "the invocation was cancelled",
-}
-"""Kinds about which the server's own words would tell a caller nothing."""
-
-
-def failure(kind: Kind, message: str, invocation_id: str | None, details: Mapping[str, str] | None = None) -> Failure:
-    """A failure of this component; 429 and 503 say when to come again."""
-    return Failure(
-        kind=kind,
-        message=message,
-        component=COMPONENT,
-        invocation_id=invocation_id,
-        retry_after=RETRY_AFTER_SECONDS if kind.status in (429, 503) else None,
-        details=dict(details or {}),
-    )

@@ -213,6 +213,7 @@ class Effects:
 
     async def _registered(self, held: Held, response: pb.RegisterFunctionResponse) -> Stage:
         held.registration_id = response.registration.registration_id
+        held.linked = self.server.offered(response.functions_socket)
         if response.state == pb.FUNCTION_REGISTRATION_STATE_READY:
             held.function = Function(state=FunctionState.READY, read_at=clock.monotonic())
         else:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from kruntimes.common.api.outcomes import ENVELOPE_TYPE
-from kruntimes.runtimed.dispatch import Answer
+from kruntimes.runtimed.invocation import Answer
 
 _encode = msgspec.json.Encoder().encode
 
@@ -28,7 +28,7 @@ def envelope(answer: Answer, *, invocation_id: str) -> bytes:
         "output": None,
         "outputs": dict(answer.outputs),
         "invocationId": invocation_id,
-        "logTail": None,
+        "logTail": answer.log_tail,
         "durationMs": round(answer.seconds * 1000, 3),
     }
     media = answer.content_type.partition(";")[0].strip().lower()

@@ -15,7 +15,8 @@ class Held:
     """One epoch in this Pod; the fields of `Local`, and what the effects need beside them.
 
     key: `namespace/name`. request: what RegisterFunction is asked, the same for every repeat. sent: it was sent at
-    least once, so that the server may know the function. task: the registration under way.
+    least once, so that the server may know the function. linked: the server takes its calls on the functions socket.
+    task: the registration under way.
     """
 
     key: str
@@ -31,6 +32,7 @@ class Held:
     working_dir: Path | None = None
     request: pb.RegisterFunctionRequest | None = None
     registration_id: str = ""
+    linked: bool = False
     sent: bool = False
     task: asyncio.Task[None] | None = None
 

@@ -22,8 +22,8 @@ from kruntimes.common.api.epoch import HEADER, Epoch
 from kruntimes.common.api.names import Role, parse_path
 from kruntimes.common.api.outcomes import Failure, Outcome
 from kruntimes.common.tls import peer_of
-from kruntimes.runtimed.dispatch import Answer, Invocation, failure
 from kruntimes.runtimed.envelope import envelope, wanted
+from kruntimes.runtimed.invocation import Answer, Invocation, failure
 from kruntimes.runtimed.invoker import Invoker, Limits
 from kruntimes.runtimed.metrics import Metrics
 from kruntimes.runtimed.ownership import Asked

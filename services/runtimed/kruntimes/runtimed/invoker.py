@@ -14,8 +14,9 @@ from kruntimes.common.api.views import RouteRun
 from kruntimes.common.errors import NotReady as BackendDown
 from kruntimes.runtimed import ownership
 from kruntimes.runtimed.cache import Ownership
-from kruntimes.runtimed.dispatch import Answer, Dispatcher, Invocation, failure
+from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.held import Registry
+from kruntimes.runtimed.invocation import Answer, Invocation, failure
 from kruntimes.runtimed.ownership import Asked, Here, Own, Peer, Registered, Route
 
 

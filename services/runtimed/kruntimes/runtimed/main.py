@@ -33,6 +33,7 @@ from kruntimes.runtimed.heartbeat import Pulse, first_renewal, pulse_of, watch_p
 from kruntimes.runtimed.held import Held, Registry
 from kruntimes.runtimed.invoke import InvokeServer
 from kruntimes.runtimed.invoker import Ask, Invoker, Limits
+from kruntimes.runtimed.link import FunctionsLink
 from kruntimes.runtimed.metrics import Metrics
 from kruntimes.runtimed.ownership import Own
 from kruntimes.runtimed.peer import Peers, PeerServer
@@ -89,7 +90,8 @@ class Service:
             field_selector=f"status.assignedPodUID={settings.pod_uid}",
             on_change=self._queue.add,
         )
-        self._server = RuntimeServer(on_back=self._look_at_server)
+        self._link = FunctionsLink(settings.functions_socket) if settings.functions_socket is not None else None
+        self._server = RuntimeServer(on_back=self._look_at_server, link=self._link)
         self._dispatcher = Dispatcher(
             server=self._server,
             slots=Slots(),
@@ -148,6 +150,8 @@ class Service:
         for watched in (self._cache.runs, self._cache.pods, self._reconciler.runs):
             await watched.synced.wait()
         self._tasks.create_task(self._server.watch())
+        if self._link is not None:
+            self._tasks.create_task(self._link.run())
         self._tasks.create_task(self._heartbeat.run())
         await first_renewal(self._heartbeat.last_renewed)
         self._tasks.create_task(watch_pulse(self._pulse, self._pulse_changed))

@@ -22,8 +22,9 @@ from kruntimes.common.tls import peer_of
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
 from kruntimes.runtimed.codes import PEER_CODES, describe, details_of, peer_outcome_of
-from kruntimes.runtimed.dispatch import DEADLINE_GRACE_SECONDS, Answer, Invocation, failure
+from kruntimes.runtimed.dispatch import DEADLINE_GRACE_SECONDS
 from kruntimes.runtimed.errorinfo import info_of, trailing
+from kruntimes.runtimed.invocation import Answer, Invocation, failure
 from kruntimes.runtimed.invoker import Invoker, Limits
 from kruntimes.runtimed.metrics import Metrics
 from kruntimes.runtimed.ownership import Asked, Peer

@@ -18,6 +18,7 @@ from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
 from kruntimes.runtimed.codes import describe
 from kruntimes.runtimed.errorinfo import info_of
+from kruntimes.runtimed.link import FunctionsLink
 from kruntimes.runtimed.observed import Function, FunctionState
 
 log = logging.getLogger(__name__)
@@ -62,10 +63,12 @@ _STATES = {
 class RuntimeServer:
     """A connection to the Runtime Server, once `connect` has found it.
 
-    on_back: called when the server can be reached again after it could not.
+    on_back: called when the server can be reached again after it could not. link: to its functions socket, if it turns
+    out to be one of ours.
     """
 
-    def __init__(self, *, on_back: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *, on_back: Callable[[], None] = lambda: None, link: FunctionsLink | None = None) -> None:
+        self.link = link
         self._on_back = on_back
         self._channel: grpc.aio.Channel | None = None
         self._functions: rpc.FunctionRuntimeAsyncStub | None = None
@@ -173,6 +176,10 @@ class RuntimeServer:
         call: grpc.aio.UnaryUnaryCall[pb.InvokeFunctionRequest, pb.InvokeFunctionResponse]
         call = self._stub.InvokeFunction(request, timeout=timeout, metadata=metadata)
         return call
+
+    def offered(self, functions_socket: str) -> bool:
+        """Whether calls may go to the *functions_socket* that a registration's answer names; empty names none."""
+        return bool(functions_socket) and self.link is not None and self.link.offer(functions_socket)
 
     async def close(self) -> None:
         """Closes the connection."""

@@ -1,0 +1,263 @@
+"""Invocations over the functions socket: outcomes, and that a slot lives exactly as long as its work (design §13)."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.runtimed_functions import Functions, listening
+from tests.runtimed_stub import Stub, serving, until
+
+from kruntimes.common.api import outcomes
+from kruntimes.common.api.epoch import Epoch
+from kruntimes.common.api.outcomes import Failure, Kind
+from kruntimes.runtimed import dispatch
+from kruntimes.runtimed.dispatch import Dispatcher
+from kruntimes.runtimed.held import Held
+from kruntimes.runtimed.invocation import Answer, Invocation
+from kruntimes.runtimed.link import FunctionsLink
+from kruntimes.runtimed.linkcodes import link_lost, link_outcome
+from kruntimes.runtimed.observed import Function, FunctionState, Stage
+from kruntimes.runtimed.registration import RuntimeServer
+from kruntimes.runtimed.slots import Slots
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+UID = "run-1"
+
+
+def held() -> Held:
+    return Held(
+        key="demo/hello",
+        epoch=Epoch(UID, 3, "pod-1"),
+        since=0.0,
+        stage=Stage.REGISTERED,
+        registration_id=f"{UID}/1",
+        linked=True,
+        function=Function(state=FunctionState.READY, read_at=0.0),
+    )
+
+
+def call(body: bytes = b"echo", *, id: str = "id-1", seconds: float = 5.0, type: str = "text/plain") -> Invocation:
+    return Invocation(id=id, body=body, content_type=type, seconds=seconds)
+
+
+@dataclass
+class Place:
+    functions: Functions
+    stub: Stub
+    dispatcher: Dispatcher
+    slots: Slots
+    held: Held
+    link: FunctionsLink
+    ended: list[Held]
+    lost: list[Held]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with _place(tmp_path) as made:
+        yield made
+
+
+@asynccontextmanager
+async def _place(folder: Path) -> AsyncIterator[Place]:
+    functions, stub, slots = Functions(), Stub(functions={UID: f"{UID}/1"}), Slots()
+    link = FunctionsLink(folder / "functions.sock")
+    server = RuntimeServer(link=link)
+    ended: list[Held] = []
+    lost: list[Held] = []
+    async with (
+        listening(functions, folder / "functions.sock"),
+        serving(stub, folder / "executor.sock"),
+        asyncio.TaskGroup() as tasks,
+    ):
+        keeping = tasks.create_task(link.run())
+        await server.connect(socket=folder / "executor.sock", port=1)
+        dispatcher = Dispatcher(server=server, slots=slots, tasks=tasks, on_ended=ended.append, on_lost=lost.append)
+        assert not server.offered("")
+        assert not server.offered("/somewhere/else.sock")
+        assert server.offered(str(folder / "functions.sock"))
+        await until(lambda: link.usable, what="connected")
+        mine = held()
+        try:
+            yield Place(functions, stub, dispatcher, slots, mine, link, ended, lost)
+        finally:
+            functions.release()
+            await until(lambda: len(slots) == 0, what="every slot free at the end")
+            keeping.cancel()
+            await server.close()
+
+
+async def test_an_answer_is_passed_on_and_frees_the_slot(place: Place) -> None:
+    got = await place.dispatcher.invoke(place.held, call())
+    assert isinstance(got, Answer)
+    assert (got.output, got.content_type, got.outputs) == (b"echo", "application/json", {"k": "v"})
+    assert (got.log_tail, got.seconds) == ("a line\n", 0.0125)
+    assert len(place.slots) == 0
+    assert place.held.last_activity > 0
+    sent = place.functions.calls[0]
+    assert (sent.function, sent.option("attempt"), sent.content_type) == (f"{UID}/1", "3", "text/plain")
+    assert sent.uid != "id-1", "the transaction is never the caller's id"
+    assert 4000 < int(sent.option("timeout_ms") or 0) <= 5000
+    assert place.stub.count("invoke") == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, outcomes.BAD_INPUT),
+        (413, outcomes.BODY_TOO_LARGE),
+        (429, outcomes.IN_FLIGHT),
+        (499, outcomes.CANCELLED),
+        (500, outcomes.FUNCTION_ERROR),
+        (501, outcomes.NOT_READY),
+        (503, outcomes.NOT_READY),
+        (504, outcomes.DEADLINE_EXCEEDED),
+        (418, outcomes.OUTCOME_UNKNOWN),
+    ],
+)
+async def test_every_code_has_its_meaning(place: Place, code: int, kind: Kind) -> None:
+    assert link_outcome(code) is kind
+    got = await place.dispatcher.invoke(place.held, call(f"code {code}".encode()))
+    assert isinstance(got, Failure)
+    assert got.kind is kind
+    assert (got.retry_after is not None) == (kind.status in (429, 503))
+    assert len(place.slots) == 0
+    assert place.lost == ([place.held] if link_lost(code) else [])
+
+
+async def test_a_function_error_keeps_its_parts(place: Place) -> None:
+    got = await place.dispatcher.invoke(place.held, call(b"code 500"))
+    assert isinstance(got, Failure)
+    assert got.message == "ValueError: bad"
+    assert got.details == {"type": "ValueError", "message": "bad", "traceback": "line 1"}
+
+
+async def test_a_description_that_cannot_be_read_is_an_error(place: Place) -> None:
+    place.functions.meta = b"[1]"
+    got = await place.dispatcher.invoke(place.held, call())
+    assert isinstance(got, Failure)
+    assert got.kind is outcomes.FUNCTION_ERROR
+
+
+async def test_a_content_type_that_cannot_be_said_is_refused(place: Place) -> None:
+    got = await place.dispatcher.invoke(place.held, call(type="text/\udcff"))
+    assert isinstance(got, Failure)
+    assert got.kind is outcomes.BAD_REQUEST
+    assert isinstance(await place.dispatcher.invoke(place.held, call()), Answer)
+
+
+async def test_an_overlap_is_refused_without_a_call(place: Place) -> None:
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(place.dispatcher.invoke(place.held, call(b"hang")))
+        await place.functions.started.wait()
+        second = await place.dispatcher.invoke(place.held, call(id="id-2"))
+        assert isinstance(second, Failure)
+        assert (second.kind, second.retry_after) == (outcomes.IN_FLIGHT, 1)
+        assert len(place.functions.calls) == 1
+        place.functions.release()
+        assert isinstance(await first, Answer)
+
+
+async def test_a_caller_that_leaves_frees_the_slot_only_with_the_result(place: Place) -> None:
+    place.functions.linger = True
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(place.dispatcher.invoke(place.held, call(b"hang")))
+        await place.functions.started.wait()
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        await until(lambda: place.functions.cancelled == [place.functions.calls[0].uid])
+        assert len(place.slots) == 1
+        second = await place.dispatcher.invoke(place.held, call(id="id-2"))
+        assert isinstance(second, Failure)
+        assert second.kind is outcomes.IN_FLIGHT
+    place.functions.release()
+    await until(lambda: len(place.slots) == 0)
+    assert place.stub.count("status") == 0, "the result is the proof"
+    assert isinstance(await place.dispatcher.invoke(place.held, call(id="id-3")), Answer)
+
+
+async def test_a_call_cancelled_by_its_id_answers_at_once(place: Place) -> None:
+    place.functions.linger = True
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(place.dispatcher.invoke(place.held, call(b"hang")))
+        await place.functions.started.wait()
+        assert not place.dispatcher.cancel(UID, "another")
+        assert place.dispatcher.cancel(UID, "id-1")
+        got = await first
+        assert isinstance(got, Failure)
+        assert got.kind is outcomes.CANCELLED
+        await until(lambda: place.functions.cancelled == [place.functions.calls[0].uid])
+        assert len(place.slots) == 1
+        place.functions.release()
+
+
+async def test_a_deadline_that_the_server_does_not_keep_is_kept_here(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "DEADLINE_GRACE_SECONDS", 0.05)
+    place.functions.linger = True
+    place.stub.in_flight = 1
+    got = await place.dispatcher.invoke(place.held, call(b"silent", seconds=0.05))
+    assert isinstance(got, Failure)
+    assert got.kind is outcomes.DEADLINE_EXCEEDED
+    await until(lambda: place.stub.count("status") > 2, what="asked whether the work has ended")
+    assert len(place.slots) == 1
+    place.stub.in_flight = 0
+    await until(lambda: len(place.slots) == 0)
+
+
+async def test_a_connection_lost_in_the_middle_is_unknown_and_comes_back(place: Place) -> None:
+    place.stub.in_flight = 1
+    got = await place.dispatcher.invoke(place.held, call(b"cut"))
+    assert isinstance(got, Failure)
+    assert got.kind is outcomes.OUTCOME_UNKNOWN
+    assert not got.kind.outcome.retry_safe
+    assert place.lost == [place.held]
+    assert len(place.slots) == 1, "whether the work has ended is not known"
+    place.stub.in_flight = 0
+    await until(lambda: len(place.slots) == 0)
+    await until(lambda: place.link.usable, what="connected again")
+    assert isinstance(await place.dispatcher.invoke(place.held, call()), Answer)
+
+
+async def test_without_a_connection_the_call_goes_over_grpc(place: Place) -> None:
+    place.functions.cut()
+    await until(lambda: not place.link.usable)
+    assert isinstance(await place.dispatcher.invoke(place.held, call()), Answer)
+    assert place.stub.count("invoke") == 1
+
+
+async def test_a_server_of_others_is_called_over_grpc(place: Place) -> None:
+    place.held.linked = False
+    assert isinstance(await place.dispatcher.invoke(place.held, call()), Answer)
+    assert (place.stub.count("invoke"), place.functions.calls) == (1, [])
+
+
+async def test_slots_are_exact_after_many_random_disconnects(place: Place) -> None:
+    draw = random.Random(7)
+    for number in range(150):
+        body = draw.choice([b"echo", b"hang", b"code 500"])
+        task = asyncio.ensure_future(place.dispatcher.invoke(place.held, call(body, id=f"id-{number}")))
+        for _ in range(draw.randrange(6)):
+            await asyncio.sleep(0)
+        if draw.random() < 0.3:
+            await asyncio.sleep(draw.random() * 0.003)
+        task.cancel()
+        await asyncio.wait((task,))
+        await until(lambda: len(place.slots) == 0, what="free again")
+        assert not place.functions.running, "never free before the work has ended"
+    assert len(place.functions.calls) > 20
+
+
+async def test_the_largest_bodies_pass_both_ways(place: Place) -> None:
+    body = b"x" * outcomes.MAX_BODY_BYTES
+    got = await place.dispatcher.invoke(place.held, call(body))
+    assert isinstance(got, Answer)
+    assert got.output == body
