@@ -18,11 +18,11 @@ from pathlib import Path
 import uvloop
 
 from kruntimes.common import clock
-from kruntimes.local.apiserver import assemble, bootstrap
+from kruntimes.local.apiserver import assemble, bootstrap, memory
 from kruntimes.local.apiserver.api import Api
 from kruntimes.local.apiserver.certificates import Authority, node_context, private_file, server_context
+from kruntimes.local.apiserver.encoding import Encoded, encode
 from kruntimes.local.apiserver.metadata import SUFFIX_CHARACTERS
-from kruntimes.local.apiserver.negotiation import encode
 from kruntimes.local.apiserver.node_logs import NodeLogs
 from kruntimes.local.apiserver.server import Server
 
@@ -63,13 +63,14 @@ async def serve(host: str, port: int, state: Path) -> None:
     """Serves until SIGTERM or SIGINT."""
     now = clock.utcnow()
     authority = Authority.in_folder(state, now=now)
+    encoded = Encoded()
     draw = random.SystemRandom()
     api = Api(
         assemble.parts(state, authority),
         now=clock.utcnow,
         uid=lambda: str(uuid.uuid4()),
         suffix=lambda: "".join(draw.choices(SUFFIX_CHARACTERS, k=5)),
-        size=lambda obj: len(encode(obj)),
+        size=encoded.size,
         first_version=first_version(now),
     )
     for path, namespace, obj in bootstrap.objects(client_ca=authority.pem.decode(), port=port):
@@ -77,7 +78,7 @@ async def serve(host: str, port: int, state: Path) -> None:
         assert resource is not None
         api.create(resource, namespace, obj)
     logs = NodeLogs(api, lambda: node_context(state, authority, now=clock.utcnow()))
-    server = Server(api, now=clock.utcnow, logs=logs)
+    server = Server(api, now=clock.utcnow, logs=logs, encoded=encoded)
     tls = server_context(state, authority, host, now=now)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -89,7 +90,9 @@ async def serve(host: str, port: int, state: Path) -> None:
     private_file(state / "admin.kubeconfig", kubeconfig(f"https://{host}:{port}", authority.pem, key, certificate))
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(part(api)) for part in api.parts.loops]
+            memory.settle()
+            tasks = [group.create_task(memory.collect_when_quiet(server.last_request))]
+            tasks += [group.create_task(part(api)) for part in api.parts.loops]
             await stop.wait()
             for task in tasks:
                 task.cancel()

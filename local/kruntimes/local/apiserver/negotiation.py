@@ -1,11 +1,9 @@
 """Query strings and Accept headers as values, and the forms of an answer. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-
-import msgspec
 
 from kruntimes.local.apiserver import tables
 from kruntimes.local.apiserver.metadata import forbidden_value, invalid_value, not_supported, required
@@ -23,7 +21,6 @@ _TRUE, _FALSE = (
     frozenset({"0", "f", "F", "false", "FALSE", "False"}),
 )
 
-encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
 def form_of(accept: str) -> Form:

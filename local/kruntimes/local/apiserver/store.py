@@ -19,7 +19,7 @@ Objects = list[Json]
 
 HISTORY_EVENTS = 4096
 """Events kept for watchers that come back; a local stack writes a few a second, so this is many minutes."""
-HISTORY_BYTES = 64 * 1024 * 1024
+HISTORY_BYTES = 32 * 1024 * 1024
 """The same bound in bytes, counted by `size`: a Run may carry 256 KiB of source."""
 FIRST_VERSION = 1
 

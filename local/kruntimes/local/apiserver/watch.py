@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from kruntimes.local.apiserver.negotiation import View, encode
+from kruntimes.local.apiserver.encoding import Encoded, encode
+from kruntimes.local.apiserver.negotiation import View
 from kruntimes.local.apiserver.status import StatusError, too_many_requests
 from kruntimes.local.apiserver.store import Event
 
@@ -31,7 +32,12 @@ LineKey = tuple[str, str, str, str, bool]
 
 def line(kind: str, obj: Json) -> bytes:
     """One event as it is sent."""
-    return encode({"type": kind, "object": obj}) + b"\n"
+    return framed(kind, encode(obj))
+
+
+def framed(kind: str, data: bytes) -> bytes:
+    """One event of an object's JSON."""
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), data)
 
 
 def seen(event: Event, matches: Matches | None) -> str:
@@ -94,8 +100,8 @@ class Watcher:
 class Hub:
     """All watchers by resource; `publish` is the store's listener."""
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], datetime], encoded: Encoded) -> None:
+        self._now, self._encoded = now, encoded
         self._watchers: dict[tuple[str, str], dict[Watcher, None]] = {}
         self.count = 0
 
@@ -135,7 +141,8 @@ class Hub:
         if not kind:
             return
         view = watcher.view
-        key = (kind, view.resource.version, view.form.kind, view.include, watcher.first)
+        first = watcher.first and view.form.kind == "Table"
+        key = (kind, view.resource.version, view.form.kind, view.include, first)
         data = made.get(key)
         if data is None:
             obj = event.object
@@ -143,7 +150,8 @@ class Hub:
                 # Who selects gets the last state that was selected, at the version at which it left.
                 gone = event.previous
                 obj = {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(event.version)}}
-            data = made[key] = line(kind, view.one(obj, now=self._now(), columns=watcher.first))
+            shown = view.one(obj, now=self._now(), columns=first)
+            data = made[key] = framed(kind, self._encoded.of(shown))
         watcher.first = False
         watcher.put(data)
 
@@ -158,7 +166,7 @@ class Hub:
             if watcher.matches is None or watcher.matches(obj):
                 shown = watcher.view.one(obj, now=self._now(), columns=watcher.first)
                 watcher.first = False
-                yield line("ADDED", shown)
+                yield framed("ADDED", self._encoded.of(shown))
 
     def bookmark(self, watcher: Watcher, version: int, *, initial_end: bool = False) -> bytes:
         """A line that says up to which version everything has been sent."""
