@@ -33,7 +33,10 @@ def decode(body: bytes, media: str, protobuf: Callable[[bytes], Json]) -> Any:
     if media == PROTOBUF:
         return protobuf(body)
     if media in _YAMLS or media == APPLY_PATCH:
-        return _yaml(body)
+        try:
+            return _yaml(body)
+        except ValueError as error:
+            raise bad_request(f"error decoding YAML: {error}") from None
     if media == JSON or media.endswith("+json"):
         try:
             return msgspec.json.decode(body)
@@ -44,6 +47,7 @@ def decode(body: bytes, media: str, protobuf: Callable[[bytes], Json]) -> Any:
 
 
 def _yaml(body: bytes) -> Any:
+    """Raises ValueError."""
     if body.lstrip()[:1] in (b"{", b"["):
         try:
             return msgspec.json.decode(body)
@@ -85,6 +89,11 @@ def read_object(
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             why = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
             raise unrecognized(resource, body, f"couldn't get version/kind; json parse error: {why}") from None
+    elif media in _YAMLS:
+        try:
+            value = _yaml(body)
+        except ValueError as error:
+            raise unrecognized(resource, body, str(error)) from None
     else:
         value = decode(body, media, protobuf)
     if not isinstance(value, dict):

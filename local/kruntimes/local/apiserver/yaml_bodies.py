@@ -4,8 +4,6 @@ from typing import Any
 
 import yaml
 
-from kruntimes.local.apiserver.status import bad_request
-
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -27,11 +25,13 @@ _Plain.yaml_implicit_resolvers = {
 
 
 def load(body: bytes) -> Any:
-    """The one document of *body*; raises BadRequest."""
+    """The one document of *body*; raises ValueError."""
     try:
         return yaml.load(body, Loader=_Plain)  # noqa: S506 (a safe loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise bad_request(f"error converting YAML to JSON: {str(error)[:300]}") from None
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or str(error)[:200]
+        raise ValueError(f"yaml: line {mark.line + 1}: {what}" if mark is not None else f"yaml: {what}") from None
 
 
 def dump(obj: Any) -> bytes:

@@ -1,6 +1,5 @@
 """ReplicaSets: a number of Pods of one template. Pure; the loop that makes the Pods is another's."""
 
-import json
 from typing import Any
 
 from kruntimes.local.apiserver.kinds import podspec
@@ -37,13 +36,13 @@ class ReplicaSets(Strategy):
             causes.append(invalid_value("spec.replicas", spec["replicas"], "must be greater than or equal to 0"))
         selector = spec.get("selector") or {}
         labels = spec["template"]["metadata"].get("labels") or {}
-        if not spec.get("selector"):
+        if spec.get("selector") is None:
             causes.append(required("spec.selector"))
         elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            causes.append(invalid_value("spec.selector", "{}", "empty selector is invalid for deployment"))
+            causes.append(invalid_value("spec.selector", {}, "empty selector is invalid for deployment"))
         elif any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
             why = "`selector` does not match template `labels`"
-            causes.append(invalid_value("spec.template.metadata.labels", _go_map(labels), why))
+            causes.append(invalid_value("spec.template.metadata.labels", labels, why))
         causes += podspec.validate(spec["template"]["spec"], "spec.template.spec")
         if spec["template"]["spec"].get("restartPolicy") != "Always":
             value = spec["template"]["spec"].get("restartPolicy")
@@ -56,10 +55,6 @@ class ReplicaSets(Strategy):
             return []
         causes = self.validate(obj, ctx)
         if obj["spec"].get("selector") != old["spec"].get("selector"):
-            causes.append(invalid_value("spec.selector", _go_map(obj["spec"].get("selector")), "field is immutable"))
+            causes.append(invalid_value("spec.selector", obj["spec"].get("selector"), "field is immutable"))
         return causes
 
-
-def _go_map(value: Any) -> str:
-    """A map as messages write it."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True)

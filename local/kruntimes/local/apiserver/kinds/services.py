@@ -1,5 +1,6 @@
 """Services: an address of their own that never changes. Pure. Nothing routes to it in a local control plane."""
 
+import ipaddress
 from typing import Any
 
 from kruntimes.local.apiserver.metadata import invalid_value, not_supported, quoted, required
@@ -52,7 +53,7 @@ class Services(Strategy):
             return
         held = ctx.store.list(SERVICES)
         if not spec.get("clusterIP"):
-            spec["clusterIP"] = _free({s["spec"].get("clusterIP") for s in held}, ctx)
+            spec["clusterIP"] = (spec.get("clusterIPs") or [""])[0] or _free(_addresses(held), ctx)
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
@@ -62,6 +63,29 @@ class Services(Strategy):
                 if not port.get("nodePort"):
                     port["nodePort"] = next(n for n in range(*NODE_PORTS) if n not in taken)
                     taken.add(port["nodePort"])
+
+    def _address_faults(self, obj: Json, ctx: Context) -> list[Cause]:
+        """Faults of an address that a new Service asks for."""
+        spec, meta = obj["spec"], obj["metadata"]
+        address = spec.get("clusterIP")
+        if address in (None, "", "None") or spec["type"] == "ExternalName":
+            return []
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+            return [invalid_value("spec.clusterIPs[0]", address, why)]
+        others = [
+            s for s in ctx.store.list(SERVICES)
+            if (s["metadata"]["namespace"], s["metadata"]["name"]) != (meta["namespace"], meta.get("name"))
+        ]  # fmt: skip
+        why = ""
+        if found not in ipaddress.ip_network(f"{NETWORK}.0.0/16"):
+            why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {NETWORK}.0.0/16"
+        elif address in _addresses(others):
+            why = "provided IP is already allocated"
+        said = f"failed to allocate IP {address}: {why}"
+        return [invalid_value("spec.clusterIPs", [address], said)] if why else []
 
     def prepare_update(self, obj: Json, old: Json, ctx: Context, subresource: str) -> None:
         """Keeps the address."""
@@ -76,7 +100,7 @@ class Services(Strategy):
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
         """Faults of the spec."""
         spec = obj["spec"]
-        causes: list[Cause] = []
+        causes = self._address_faults(obj, ctx)
         if spec["type"] not in _TYPES:
             causes.append(not_supported("spec.type", spec["type"], _TYPES))
         ports = spec.get("ports") or []
@@ -107,6 +131,10 @@ class Services(Strategy):
             why = "may not change once set"
             causes.append(invalid_value("spec.clusterIPs[0]", [new.get("clusterIP")], why))
         return causes
+
+
+def _addresses(services: list[Json]) -> set[str]:
+    return {s["spec"]["clusterIP"] for s in services if s["spec"].get("clusterIP") not in (None, "", "None")}
 
 
 def _free(taken: set[Any], ctx: Context) -> str:
