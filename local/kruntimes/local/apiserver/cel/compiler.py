@@ -20,7 +20,7 @@ from kruntimes.local.apiserver.cel.errors import CompileError, EvaluationError, 
 from kruntimes.local.apiserver.cel.functions import Overload, dispatched
 from kruntimes.local.apiserver.cel.program import CHARACTERS_A_UNIT, Checked, Frame, Program, Run
 from kruntimes.local.apiserver.cel.types import DYN, Bindings, ObjectType, Type, filled, fits, joined
-from kruntimes.local.apiserver.cel.values import TypeValue, UInt
+from kruntimes.local.apiserver.cel.values import LISTS, TypeValue, UInt
 from kruntimes.local.apiserver.durations import BadDuration, parse_duration
 from kruntimes.local.apiserver.regex import BadPattern, compiled
 
@@ -294,7 +294,9 @@ def _caller(call: Callable[..., Any], runs: list[Run], *, walks: bool) -> Run:
     """Evaluates the arguments, pays for them and calls."""
 
     def cost(value: Any) -> int:
-        return 1 + len(value) // CHARACTERS_A_UNIT if isinstance(value, str | bytes | list) else 1
+        if isinstance(value, str | bytes):
+            return 1 + len(value) // CHARACTERS_A_UNIT
+        return 1 + len(value) if isinstance(value, LISTS) else 1
 
     def failing(error: Exception) -> EvaluationError:
         return NoOverload() if isinstance(error, TypeError | AttributeError) else EvaluationError(str(error))

@@ -17,8 +17,8 @@ from kruntimes.local.apiserver.cel.ast import (
 from kruntimes.local.apiserver.cel.errors import CompileError
 from kruntimes.local.apiserver.cel.lexer import RESERVED, Token
 
-MAX_DEPTH = 100
-"""Nesting of an expression."""
+MAX_DEPTH = 50
+"""Nesting of an expression; each level takes some eight frames of the interpreter's stack."""
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=", "in")
 _ONE_NAME = ("all", "exists", "exists_one", "existsOne", "filter", "map", "sortBy")
 _TWO_NAMES = ("all", "exists", "exists_one", "existsOne", "transformList", "transformMap", "transformMapEntry")

@@ -8,9 +8,11 @@ from kruntimes.local.apiserver.cel.errors import OverBudget
 from kruntimes.local.apiserver.cel.types import Type
 
 CALL_BUDGET = 1_000_000
-"""Units that one evaluation may cost: a step of a macro or a call is one, ten characters read are one."""
-OBJECT_BUDGET = 10_000_000
-"""Units for all the rules of one object."""
+"""Units that one evaluation may cost: a step of a macro, a call and an item read are one each, as are ten
+characters read."""
+OBJECT_BUDGET = 3_000_000
+"""Units for all the rules of one object: some seconds, in which the server does nothing else. The real one allows more;
+no object of a local stack comes near either."""
 CHARACTERS_A_UNIT = 10
 
 

@@ -15,7 +15,6 @@ from kruntimes.local.apiserver.schema.fieldpaths import normalized
 from kruntimes.local.apiserver.schema.structural import ABSENT, Json, Node
 from kruntimes.local.apiserver.schema.validation import NO_PATH
 from kruntimes.local.apiserver.status import Cause
-from kruntimes.local.apiserver.values import same
 
 MAX_MESSAGE = 5 * 1024
 """Bytes that a messageExpression may make."""
@@ -110,7 +109,7 @@ class _Run:
         if value is None or self._left < 0:
             return
         before = old if old is not None else ABSENT
-        unchanged = unchanged or (correlated and before is not ABSENT and same(value, before))
+        unchanged = unchanged or (correlated and before is not ABSENT and bool(value == before))
         self._here(rules, value, before, path, unchanged=unchanged)
         for below in rules.all_of:
             self.visit(below, value, old, path, correlated=correlated, unchanged=unchanged)
@@ -143,6 +142,9 @@ class _Run:
         for rule in rules.here:
             if rule.transition and old is ABSENT and not rule.optional_old:
                 continue
+            if unchanged and not rule.transition:
+                # What is as it was is not found fault with again: the rule may be newer than the object.
+                continue
             before = former
             if rule.optional_old:
                 before = NONE if old is ABSENT else Optional(True, former)
@@ -157,7 +159,7 @@ class _Run:
                 self.causes.append(faults.invalid(at, type_, _failed(rule, bad)))
                 continue
             self._left -= cost
-            if holds is not True and not (unchanged and not rule.transition):
+            if holds is not True:
                 shown = faults.OMITTED if type_ in ("object", "array") else value
                 self.causes.append(_fault(rule, path, shown, self._message(rule, variables)))
 

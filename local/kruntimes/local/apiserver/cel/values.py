@@ -178,6 +178,8 @@ def type_name(value: Any) -> str:
 
 def equal(a: Any, b: Any) -> bool:
     """CEL's equality: across numeric types, and false for values of different kinds."""
+    if type(a) is str:
+        return type(b) is str and a == b
     if a is b:
         return not (isinstance(a, float) and a != a)
     if isinstance(a, LISTS):

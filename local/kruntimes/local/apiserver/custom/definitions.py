@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kruntimes.local.apiserver.custom import checks, names
+from kruntimes.local.apiserver.custom import names
 from kruntimes.local.apiserver.custom.strategy import DEFINITIONS, CustomStrategy
 from kruntimes.local.apiserver.resources import Column, Resource
 from kruntimes.local.apiserver.schema import faults
-from kruntimes.local.apiserver.schema.schema import Schema
 from kruntimes.local.apiserver.status import Cause
 from kruntimes.local.apiserver.store import Event
 from kruntimes.local.apiserver.strategy import Context, Json, Strategy
@@ -25,6 +24,9 @@ _FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 def resources(crd: Json) -> Iterator[tuple[Resource, CustomStrategy]]:
     """Each served version of a definition without faults."""
+    # Loaded with the first definition: CEL is a good part of the server's start.
+    from kruntimes.local.apiserver.schema.schema import Schema
+
     spec, accepted = crd["spec"], crd["status"]["acceptedNames"]
     for version in spec["versions"]:
         if not version.get("served"):
@@ -115,13 +117,13 @@ class Definitions(Strategy):
 
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
         """Names, versions and schemas."""
-        return checks.definition(obj)
+        return _faults(obj)
 
     def validate_update(self, obj: Json, old: Json, ctx: Context, subresource: str) -> list[Cause]:
         """A schema that has not changed is not looked at again; group, scope and names stay."""
         if subresource == "status" or same(obj["spec"], old["spec"]):
             return []
-        causes = checks.definition(obj)
+        causes = _faults(obj)
         for path in (("group",), ("scope",), ("names", "kind"), ("names", "plural")):
             new, held = obj["spec"], old["spec"]
             for step in path:
@@ -129,6 +131,12 @@ class Definitions(Strategy):
             if new != held:
                 causes.append(faults.invalid(f"spec.{'.'.join(path)}", new, "field is immutable"))
         return causes
+
+
+def _faults(crd: Json) -> list[Cause]:
+    from kruntimes.local.apiserver.custom import checks
+
+    return checks.definition(crd)
 
 
 class Registry:

@@ -1,12 +1,14 @@
 """The rules of custom resources: what their CustomResourceDefinition says. Pure."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.schema import faults
-from kruntimes.local.apiserver.schema.schema import Schema
 from kruntimes.local.apiserver.status import Cause, forbidden
 from kruntimes.local.apiserver.strategy import Context, Json, Strategy
+
+if TYPE_CHECKING:
+    from kruntimes.local.apiserver.schema.schema import Schema
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 """What the store files definitions under."""
@@ -20,7 +22,7 @@ class CustomStrategy(Strategy):
     unconditional = False
     any_finalizer = True
 
-    def __init__(self, resource: Resource, schema: Schema) -> None:
+    def __init__(self, resource: Resource, schema: "Schema") -> None:
         super().__init__(resource)
         self.schema = schema
 

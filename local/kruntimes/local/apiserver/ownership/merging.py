@@ -171,6 +171,8 @@ class _Comparison:
 
     def compare(self, old: Any, new: Any, place: Place, path: Path) -> None:
         """Notes what differs here and below; ABSENT stands for nothing."""
+        if old == new and old is not ABSENT:
+            return
         place = seen_as(place, old if new is ABSENT or new is None else new)
         empty = not _filled(old) and not _filled(new)
         if place.kind in ("struct", "map") and not empty and _of(dict, old, new):
