@@ -48,7 +48,7 @@ ROOTS: Mapping[str, str] = {
     ),
     **dict.fromkeys(("selfsubjectreviews", "tokenreviews"), "/apis/authentication.k8s.io/v1"),
     **dict.fromkeys(("runs", "runtimes"), "/apis/kruntimes.io/v1alpha1"),
-    **dict.fromkeys(("widgets", "plains"), "/apis/contract.example/v1"),
+    **dict.fromkeys(("widgets", "plains", "manies", "clusterthings", "celforms"), "/apis/contract.example/v1"),
 }
 """Where each resource lives; the core group is the rest."""
 

@@ -146,6 +146,78 @@ PLAINS = crd(
 """A kind without subresources."""
 
 
+CEL_FORMS = crd(
+    "celforms",
+    "CelForm",
+    {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "n": {"type": "integer"},
+                    "once": {
+                        "type": "string",
+                        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "once is immutable"}],
+                    },
+                    "grows": {
+                        "type": "integer",
+                        "x-kubernetes-validations": [
+                            {"rule": "!oldSelf.hasValue() || self >= oldSelf.value()", "optionalOldSelf": True}
+                        ],
+                    },
+                    "said": {
+                        "type": "integer",
+                        "x-kubernetes-validations": [
+                            {
+                                "rule": "self < 10",
+                                "messageExpression": "'want less than ten, got ' + (self < 100 ? 'tens' : 'hundreds')",
+                                "message": "static",
+                            }
+                        ],
+                    },
+                    "twice": {
+                        "type": "object",
+                        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+                        "x-kubernetes-validations": [
+                            {"rule": "self.a < 5", "message": "a is large", "fieldPath": ".a"},
+                            {"rule": "self.b < 5", "message": "b is large", "reason": "FieldValueForbidden"},
+                        ],
+                    },
+                    "lines": {"type": "string", "x-kubernetes-validations": [{"rule": "self.split(',').size() < 3"}]},
+                    "list": {
+                        "type": "array",
+                        "maxItems": 5,
+                        "items": {
+                            "type": "string",
+                            "maxLength": 9,
+                            "x-kubernetes-validations": [{"rule": "self.startsWith('x')", "message": "must be x"}],
+                        },
+                    },
+                },
+            },
+        },
+        "x-kubernetes-validations": [
+            {"rule": "!has(self.spec) || !has(self.spec.n) || self.spec.n != 7", "message": "never seven"}
+        ],
+    },
+)
+"""Rules of every form: transition, optional old value, messages, field path, reason, at the root and in lists."""
+
+CLUSTER_THINGS = crd("clusterthings", "ClusterThing", PLAINS["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+CLUSTER_THINGS["spec"]["scope"] = "Cluster"
+
+MANIES = crd("manies", "Many", PLAINS["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+MANIES["spec"]["versions"] += [
+    {**MANIES["spec"]["versions"][0], "name": "v2", "storage": False},
+    {**MANIES["spec"]["versions"][0], "name": "v3", "storage": False, "served": False},
+]
+"""A kind in two versions, and in a third that is not served."""
+
+OWN = (WIDGETS, PLAINS, CEL_FORMS, CLUSTER_THINGS, MANIES)
+"""The kinds of this suite."""
+
+
 def install(api: Api) -> None:
     """Puts the CRDs of kruntimes and of this suite on the server, and waits until their resources are served.
 
@@ -153,18 +225,18 @@ def install(api: Api) -> None:
     time after its answer, and nothing tells when, so a kind of this suite that has changed is made anew.
     """
     files = [yaml.safe_load((CRDS / f"{kind}.yaml").read_text()) for kind in ("runs", "runtimes")]
-    for body in (*files, WIDGETS, PLAINS):
+    for body in (*files, *OWN):
         name = body["metadata"]["name"]
         if api.create(at("customresourcedefinitions"), body).code == 409:
             held = api.get(at("customresourcedefinitions", None, name)).ok()
             new = {**body, "metadata": {**body["metadata"], "resourceVersion": held["metadata"]["resourceVersion"]}}
             path = at("customresourcedefinitions", None, name)
             changed = api.replace(path, new).ok()["metadata"]["generation"] != held["metadata"]["generation"]
-            if changed and body in (WIDGETS, PLAINS):
+            if changed and body in OWN:
                 api.delete(path).ok()
                 eventually(f"{name} gone", lambda path=path: api.get(path).code == 404, ESTABLISH_SECONDS)
                 api.create(at("customresourcedefinitions"), body).ok(201)
-    for plural in ("runs", "runtimes", "widgets", "plains"):
+    for plural in (body["spec"]["names"]["plural"] for body in (*files, *OWN)):
         eventually(f"{plural} served", lambda plural=plural: api.get(at(plural)).code == 200, ESTABLISH_SECONDS)
 
 
@@ -201,6 +273,9 @@ BODIES: dict[str, Json] = {
     },
     "widgets": {"spec": {"size": 3}},
     "plains": {"spec": {"text": "t"}},
+    "manies": {"spec": {"text": "t"}},
+    "clusterthings": {"spec": {"text": "t"}},
+    "celforms": {},
     "runs": {
         "spec": {
             "runtime": "python",
@@ -238,10 +313,13 @@ KINDS: dict[str, tuple[str, str]] = {
     "clusterrolebindings": ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
     "widgets": ("contract.example/v1", "Widget"),
     "plains": ("contract.example/v1", "Plain"),
+    "manies": ("contract.example/v1", "Many"),
+    "clusterthings": ("contract.example/v1", "ClusterThing"),
+    "celforms": ("contract.example/v1", "CelForm"),
     "runs": ("kruntimes.io/v1alpha1", "Run"),
     "runtimes": ("kruntimes.io/v1alpha1", "Runtime"),
 }
-CLUSTER_SCOPED = frozenset({"namespaces", "nodes", "clusterroles", "clusterrolebindings"})
+CLUSTER_SCOPED = frozenset({"namespaces", "nodes", "clusterroles", "clusterrolebindings", "clusterthings"})
 
 
 def obj(resource: str, name: str, /, *, meta: Json | None = None, **fields: object) -> Json:

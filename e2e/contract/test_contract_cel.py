@@ -1,12 +1,10 @@
 """Validation rules in CEL: those of Run and Runtime, one row per rule, and the forms a rule can take."""
 
 import base64
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
-from contract.client import Api, Json, at, eventually
-from contract.objects import crd, make, obj
+from contract.client import Answer, Api, Json, at
+from contract.objects import make, obj
 
 FUNCTION = {"function": {"handler": "case.handler"}}
 TASK: Json = {"mode": {"task": {"entrypoint": "run.sh"}}, "source": None}
@@ -218,79 +216,13 @@ def test_a_pod_template_is_kept_as_it_is(api: Api, ns: str, name: str) -> None:
 
 # ---------------------------------------------------------------- forms of rules
 
-FORMS = crd(
-    "celforms",
-    "CelForm",
-    {
-        "type": "object",
-        "properties": {
-            "spec": {
-                "type": "object",
-                "properties": {
-                    "n": {"type": "integer"},
-                    "once": {
-                        "type": "string",
-                        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "once is immutable"}],
-                    },
-                    "grows": {
-                        "type": "integer",
-                        "x-kubernetes-validations": [
-                            {"rule": "!oldSelf.hasValue() || self >= oldSelf.value()", "optionalOldSelf": True}
-                        ],
-                    },
-                    "said": {
-                        "type": "integer",
-                        "x-kubernetes-validations": [
-                            {
-                                "rule": "self < 10",
-                                "messageExpression": "'want less than ten, got ' + (self < 100 ? 'tens' : 'hundreds')",
-                                "message": "static",
-                            }
-                        ],
-                    },
-                    "twice": {
-                        "type": "object",
-                        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-                        "x-kubernetes-validations": [
-                            {"rule": "self.a < 5", "message": "a is large", "fieldPath": ".a"},
-                            {"rule": "self.b < 5", "message": "b is large", "reason": "FieldValueForbidden"},
-                        ],
-                    },
-                    "lines": {"type": "string", "x-kubernetes-validations": [{"rule": "self.split(',').size() < 3"}]},
-                    "list": {
-                        "type": "array",
-                        "maxItems": 5,
-                        "items": {
-                            "type": "string",
-                            "maxLength": 9,
-                            "x-kubernetes-validations": [{"rule": "self.startsWith('x')", "message": "must be x"}],
-                        },
-                    },
-                },
-            },
-        },
-        "x-kubernetes-validations": [
-            {"rule": "!has(self.spec) || !has(self.spec.n) || self.spec.n != 7", "message": "never seven"}
-        ],
-    },
-)
-PATH = "/apis/contract.example/v1/namespaces/{}/celforms"
 
-
-@pytest.fixture(scope="session")
-def forms(server: Any) -> Iterator[Callable[[str, Json], Any]]:
-    """Creates objects of a kind whose rules take every form."""
-    api: Api = server.admin
-    api.create(at("customresourcedefinitions"), FORMS).ok(201)
-    eventually("celforms served", lambda: api.get("/apis/contract.example/v1/celforms").code == 200)
-
-    def create(namespace: str, spec: Json, name: str = "", **query: str) -> Any:
-        meta = {"name": name} if name else {"generateName": "form-"}
-        body = {"apiVersion": "contract.example/v1", "kind": "CelForm", "metadata": meta, "spec": spec}
-        return api.create(PATH.format(namespace), body, **query)
-
-    yield create
-    api.delete(at("customresourcedefinitions", None, "celforms.contract.example"))
+def form(api: Api, ns: str, spec: Json, name: str = "", **query: str) -> Answer:
+    """The answer to the creation of a CelForm, the kind whose rules take every form."""
+    body = obj("celforms", name, spec=spec)
+    if not name:
+        body["metadata"] = {"generateName": "form-"}
+    return api.create(at("celforms", ns), body, **query)
 
 
 FORM_ROWS: list[tuple[str, Json, str, str, str]] = [
@@ -307,29 +239,27 @@ FORM_ROWS: list[tuple[str, Json, str, str, str]] = [
 @pytest.mark.parametrize(
     ("spec", "field", "reason", "message"), [pytest.param(*row[1:], id=row[0]) for row in FORM_ROWS]
 )
-def test_forms(forms: Any, ns: str, spec: Json, field: str, reason: str, message: str) -> None:
-    answer = forms(ns, spec)
+def test_forms(api: Api, ns: str, spec: Json, field: str, reason: str, message: str) -> None:
+    answer = form(api, ns, spec)
     answer.refused(422, "Invalid", message)
     assert (field, reason) in answer.causes
     assert message in answer.cause_messages[field]
 
 
-def test_a_transition_rule_on_a_field_says_nothing_where_the_field_comes_or_goes(
-    api: Api, forms: Any, ns: str, name: str
-) -> None:
-    forms(ns, {}, name).ok(201)
-    path = f"{PATH.format(ns)}/{name}"
+def test_a_transition_rule_on_a_field_says_nothing_where_the_field_comes_or_goes(api: Api, ns: str, name: str) -> None:
+    form(api, ns, {}, name).ok(201)
+    path = at("celforms", ns, name)
     api.patch(path, {"spec": {"once": "a"}}).ok(200)
     api.patch(path, {"spec": {"once": "b"}}).refused(422, "Invalid", "once is immutable")
     api.patch(path, {"spec": {"once": None}}).ok(200)
 
 
-def test_an_optional_old_self_is_there_at_creation_too(api: Api, forms: Any, ns: str, name: str) -> None:
-    forms(ns, {"grows": 5}, name).ok(201)
-    path = f"{PATH.format(ns)}/{name}"
+def test_an_optional_old_self_is_there_at_creation_too(api: Api, ns: str, name: str) -> None:
+    form(api, ns, {"grows": 5}, name).ok(201)
+    path = at("celforms", ns, name)
     api.patch(path, {"spec": {"grows": 6}}).ok(200)
     api.patch(path, {"spec": {"grows": 5}}).refused(422, "Invalid", "spec.grows: Invalid value: 5: failed rule: ")
 
 
-def test_a_dry_run_is_held_to_the_rules(forms: Any, ns: str) -> None:
-    forms(ns, {"n": 7}, dryRun="All").refused(422, "Invalid", "never seven")
+def test_a_dry_run_is_held_to_the_rules(api: Api, ns: str) -> None:
+    form(api, ns, {"n": 7}, dryRun="All").refused(422, "Invalid", "never seven")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from contract.client import Answer, Api, Json, at, eventually
-from contract.objects import crd
+from contract.objects import crd, make
 
 CRDS = at("customresourcedefinitions")
 SCHEMA: Json = {
@@ -121,15 +121,11 @@ def test_a_changed_schema_comes_into_force(api: Api, ns: str, kind: str) -> None
     api.patch(objects(kind, ns, "old"), {"spec": {"n": 51}}).refused(422, "Invalid", "spec.n: Invalid value: 51")
 
 
-def test_a_cluster_scoped_kind(api: Api, kind: str) -> None:
-    body = definition(kind)
-    body["spec"]["scope"] = "Cluster"
-    api.create(CRDS, body).ok(201)
-    served(api, kind)
-    made = api.create(objects(kind), thing(kind, "one")).ok(201)
+def test_a_cluster_scoped_kind(api: Api, name: str) -> None:
+    made = make(api, "clusterthings", None, name)
     assert "namespace" not in made["metadata"]
-    assert api.get(objects(kind, "default")).code == 404
-    api.delete(objects(kind, None, "one")).ok(200)
+    assert api.get(at("clusterthings", "default")).code == 404
+    api.delete(at("clusterthings", None, name)).ok(200)
 
 
 def test_a_kind_whose_name_is_taken(api: Api, kind: str) -> None:
@@ -275,21 +271,17 @@ def test_it_is_applied_as_krt_does_it(api: Api, kind: str) -> None:
     assert (first["generation"], again["generation"]) == (1, 1)
 
 
-def test_two_versions(api: Api, ns: str, kind: str) -> None:
-    """An object is read in each served version; a version that is not served is 404."""
-    body = definition(kind)
-    body["spec"]["versions"] += [
-        {**body["spec"]["versions"][0], "name": "v2", "storage": False},
-        {**body["spec"]["versions"][0], "name": "v3", "storage": False, "served": False},
-    ]
-    api.create(CRDS, body).ok(201)
-    served(api, kind)
-    api.create(objects(kind, ns), thing(kind, "one", a="x")).ok(201)
-    second = eventually(
-        "v2 served", lambda: a if (a := api.get(objects(kind, ns, "one").replace("/v1/", "/v2/"))).code == 200 else None
-    )
-    assert (second.body["apiVersion"], second.body["spec"]) == (f"{kind}.example/v2", {"a": "x"})
-    assert api.get(objects(kind, ns, "one").replace("/v1/", "/v3/")).code == 404
-    group = api.get(f"/apis/{kind}.example").ok(200)
+def test_two_versions(api: Api, ns: str, name: str) -> None:
+    """An object is read in each served version; a version that is not served is 404. The highest is preferred."""
+    made = make(api, "manies", ns, name)
+    path = at("manies", ns, name)
+    second = api.get(path.replace("/v1/", "/v2/")).ok(200)
+    assert (second["apiVersion"], second["spec"]) == ("contract.example/v2", made["spec"])
+    assert api.get(path.replace("/v1/", "/v3/")).code == 404
+    group = api.get("/apis/contract.example").ok(200)
     assert [v["version"] for v in group["versions"]] == ["v2", "v1"]
     assert group["preferredVersion"]["version"] == "v2"
+    names = {r["name"] for r in api.get("/apis/contract.example/v2").ok(200)["resources"]}
+    assert names == {"manies"}
+    with api.watch(path.rpartition("/")[0].replace("/v1/", "/v2/"), fieldSelector=f"metadata.name={name}") as watch:
+        assert watch.next()["object"]["apiVersion"] == "contract.example/v2"

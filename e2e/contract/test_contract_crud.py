@@ -7,7 +7,7 @@ from contract.client import JSON, Api, at
 from contract.objects import BODIES, CLUSTER_SCOPED, KINDS, make, obj
 
 RESOURCES = sorted(BODIES)
-CUSTOM = {"widgets", "plains", "runs", "runtimes"}
+CUSTOM = {"widgets", "plains", "manies", "clusterthings", "celforms", "runs", "runtimes"}
 WITH_GENERATION = CUSTOM | {"pods", "replicasets", "endpointslices"}
 """The others have no metadata.generation at all."""
 ANSWER_DELETE_WITH_OBJECT = {"pods", "services", "serviceaccounts", "persistentvolumeclaims", "namespaces"}

@@ -17,7 +17,6 @@ GROUPS = {
     "authorization.k8s.io": "authorization.k8s.io/v1",
     "authentication.k8s.io": "authentication.k8s.io/v1",
     "kruntimes.io": "kruntimes.io/v1alpha1",
-    "contract.example": "contract.example/v1",
 }
 CORE_ONLY_CREATE = ["create"]
 
@@ -171,7 +170,10 @@ def test_an_unknown_resource_of_a_known_group_is_404_as_a_status(api: Api, path:
     assert body["details"] == {}
 
 
-@pytest.mark.parametrize("path", ["/apis/contract.example/v1/nopes", "/apis/contract.example/v2/widgets"])
+@pytest.mark.parametrize(
+    "path",
+    ["/apis/contract.example/v1/nopes", "/apis/contract.example/v2/widgets", "/apis/contract.example/v9/widgets"],
+)
 def test_an_unknown_resource_of_a_custom_group_is_404_in_plain_text(api: Api, path: str) -> None:
     answer = api.get(path)
     assert (answer.code, answer.text) == (404, "404 page not found\n")

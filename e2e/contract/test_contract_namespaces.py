@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from contract.client import Api, Json, at, eventually
+from contract.conftest import Server
 from contract.objects import make, obj
 
 HELD = "contract.example/held"
@@ -61,17 +62,44 @@ def test_the_bundle_cannot_be_changed_for_long(api: Api, new_namespace: Callable
     eventually("CA bundle restored", lambda: api.get(path).ok(200)["data"] == before)
 
 
-def test_a_namespace_is_emptied_and_then_goes(api: Api, new_namespace: Callable[[], str]) -> None:
-    ns = new_namespace()
-    for resource in ("configmaps", "secrets", "pods", "leases", "runs", "widgets", "roles", "replicasets", "services"):
-        make(api, resource, ns, "a")
-    answer = api.delete(at("namespaces", None, ns)).ok(200)
-    assert answer["status"]["phase"] == "Terminating"
-    assert "deletionTimestamp" in answer["metadata"]
-    assert "deletionGracePeriodSeconds" not in answer["metadata"]
-    eventually("namespace gone", lambda: gone(api, ns))
-    for resource in ("configmaps", "pods", "leases", "runs", "widgets", "roles", "replicasets", "services"):
-        assert api.get(at(resource, ns)).ok(200)["items"] == []
+FULL = ("configmaps", "secrets", "pods", "leases", "runs", "widgets", "roles", "replicasets", "services")
+
+
+@pytest.fixture
+def ended(server: Server) -> dict[str, str]:
+    """Namespaces whose deletion was begun together, since each takes a real server five seconds: by purpose.
+
+    full: with an object of many kinds. held: with a finalizer of its own.
+    """
+    found: dict[str, str] = {}
+    for purpose in ("full", "held"):
+        key = f"ended-{purpose}"
+        if key not in server.namespaces:
+            ns = server.namespace(key)
+            if purpose == "full":
+                for resource in FULL:
+                    make(server.admin, resource, ns, "a")
+            else:
+                server.admin.patch(at("namespaces", None, ns), {"metadata": {"finalizers": [HELD]}}).ok(200)
+            body = server.admin.delete(at("namespaces", None, ns)).ok(200)
+            assert body["status"]["phase"] == "Terminating"
+            assert "deletionTimestamp" in body["metadata"]
+            assert "deletionGracePeriodSeconds" not in body["metadata"]
+        found[purpose] = server.namespaces[key]
+    return found
+
+
+def test_a_namespace_is_emptied_and_then_goes(api: Api, ended: dict[str, str]) -> None:
+    eventually("namespace gone", lambda: gone(api, ended["full"]))
+    for resource in FULL:
+        assert api.get(at(resource, ended["full"])).ok(200)["items"] == []
+
+
+def test_a_finalizer_of_the_namespace_itself(api: Api, ended: dict[str, str]) -> None:
+    path = at("namespaces", None, ended["held"])
+    eventually("emptied", lambda: "finalizers" not in api.get(path).ok(200)["spec"])
+    api.patch(path, {"metadata": {"finalizers": None}}).ok(200)
+    eventually("namespace gone", lambda: gone(api, ended["held"]))
 
 
 @pytest.fixture
@@ -154,16 +182,6 @@ def test_a_second_deletion_changes_nothing(api: Api, ending: Callable[..., str])
     first, second = (api.delete(at("namespaces", None, ns)).ok(200)["metadata"] for _ in range(2))
     assert first["deletionTimestamp"] == second["deletionTimestamp"]
     api.patch(at("configmaps", ns, "held"), {"metadata": {"finalizers": None}}).ok(200)
-
-
-def test_a_finalizer_of_the_namespace_itself(api: Api, new_namespace: Callable[[], str]) -> None:
-    ns = new_namespace()
-    path = at("namespaces", None, ns)
-    api.patch(path, {"metadata": {"finalizers": [HELD]}}).ok(200)
-    api.delete(path).ok(200)
-    eventually("emptied", lambda: "finalizers" not in api.get(path).ok(200)["spec"])
-    api.patch(path, {"metadata": {"finalizers": None}}).ok(200)
-    eventually("namespace gone", lambda: gone(api, ns))
 
 
 def test_spec_finalizers_are_written_by_their_subresource_only(api: Api, new_namespace: Callable[[], str]) -> None:

@@ -79,7 +79,7 @@ def test_metadata_through_the_status_of_a_pod(api: Api, ns: str, name: str) -> N
 
 
 def test_the_status_is_read_as_the_whole_object(api: Api, ns: str, name: str) -> None:
-    for resource in ("widgets", "pods", "runs", "replicasets"):
+    for resource in ("widgets", "pods", "runs"):
         make(api, resource, ns, name)
         assert api.get(at(resource, ns, name, "status")).ok(200) == api.get(at(resource, ns, name)).ok(200)
 
