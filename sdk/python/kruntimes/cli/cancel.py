@@ -6,6 +6,9 @@ import click
 
 from kruntimes.cli.options import Target, connection
 
+TRIES = 5
+"""The Run's status may change between reading and writing it; each try reads it anew."""
+
 
 @click.command()
 @click.argument("name")
@@ -13,14 +16,28 @@ from kruntimes.cli.options import Target, connection
 @connection
 def command(target: Target, name: str, invocation: str | None) -> None:
     """Cancels the Run NAME, for good; or, with --invocation, one call that is under way."""
+    import msgspec
+
+    from kruntimes.cli import runs
+    from kruntimes.common.api.views import Run
     from kruntimes.sdk import wire
+    from kruntimes.sdk.errors import ApiError
 
     with target.client() as client:
+        run = runs.find(client, name)
         if invocation is not None:
-            url, ca = wire.endpoint(client.get(name))
+            url, ca = wire.endpoint(msgspec.convert(run, Run))
             client.invoke_url(wire.cancel_url(url, invocation), b"", ca_pem=ca)
+            click.echo(f"invocation {invocation} cancelled")
             return
-        path = wire.runs_path(client.access.namespace, name)
-        run = json.loads(client.request("GET", path))
-        run["spec"]["cancelRequested"] = True
-        client.request("PUT", path, body=run)
+        path = wire.runs_path(client.access.namespace, run["metadata"]["name"])
+        for tries in range(TRIES, 0, -1):
+            run["spec"]["cancelRequested"] = True
+            try:
+                client.request("PUT", path, body=run)
+                break
+            except ApiError as error:
+                if error.status != 409 or tries == 1:
+                    raise
+                run = json.loads(client.request("GET", path))
+        click.echo(f"Run {run['metadata']['name']} is asked to end")

@@ -13,14 +13,20 @@ from kruntimes.cli.options import Duration, Target, connection
 @connection
 def command(target: Target, names: tuple[str, ...], wait_: bool, timeout: float, ignore_not_found: bool) -> None:
     """Deletes Runs; their functions stop, and their capacity is free again when they are gone."""
+    from kruntimes.cli import runs
     from kruntimes.sdk.errors import NotFoundError
 
     with target.client() as client:
-        for name in names:
+        meant = [runs.name_of(client, name) for name in names]
+        for name in meant:
             try:
                 client.delete(name)
             except NotFoundError:
                 if not ignore_not_found:
                     raise
-        for name in names if wait_ else ():
-            client.wait(name, "deleted", timeout=timeout)
+        for name in meant:
+            if wait_:
+                client.wait(name, "deleted", timeout=timeout)
+                click.echo(f"Run {name} deleted")
+            else:
+                click.echo(f"Run {name} is being deleted")

@@ -12,14 +12,13 @@ from kruntimes.cli.options import Target, connection
 @connection
 def command(target: Target, name: str) -> None:
     """Shows what the Run NAME is, where it is, why, and what happened to it."""
-    from kruntimes.cli import show
+    from kruntimes.cli import runs, show
     from kruntimes.common import clock
-    from kruntimes.sdk import wire
     from kruntimes.sdk.errors import ApiError
 
     with target.client() as client:
         namespace = client.access.namespace
-        run = json.loads(client.request("GET", wire.runs_path(namespace, name)))
+        run = runs.find(client, name)
         try:
             query = {"fieldSelector": f"involvedObject.uid={run['metadata']['uid']}"}
             events = json.loads(client.request("GET", f"/api/v1/namespaces/{namespace}/events", query=query))["items"]

@@ -43,15 +43,22 @@ def command(
     Exit status: 0 completed, 1 the function failed, 3 rejected or not dispatched (a repeat is safe), 4 unknown,
     5 deadline passed, 6 cancelled, 2 wrong command line. Nothing is ever repeated.
     """
+    import msgspec
+
+    from kruntimes.cli import runs
     from kruntimes.common.api.outcomes import ENVELOPE_TYPE
+    from kruntimes.common.api.views import Run
+    from kruntimes.sdk import wire
     from kruntimes.sdk.errors import Failed, SdkError
 
     body = payload(data)
     try:
         with target.client() as client:
-            done = client.invoke(
-                name,
+            url, ca = wire.endpoint(msgspec.convert(runs.find(client, name), Run))
+            done = client.invoke_url(
+                url,
                 body,
+                ca_pem=ca,
                 content_type=content_type,
                 invocation_id=invocation_id,
                 timeout=timeout,

@@ -9,12 +9,15 @@ import click
 COMMANDS = {
     "dev": "run a whole kruntimes on this machine",
     "run": "declare a function from a file",
+    "task": "declare a task from a file",
     "get": "show Runs, or one Run",
     "describe": "show one Run with its conditions and events",
     "wait": "wait until a Run is ready, ended or deleted",
     "invoke": "call a function",
+    "logs": "show what a function printed and what became of its invocations",
     "cancel": "cancel a Run, or one of its invocations",
     "delete": "delete Runs",
+    "completion": "print what makes a shell complete krt's words",
 }
 
 

@@ -5,7 +5,7 @@ first one may have happened (`Failed.retry_safe`).
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -70,15 +70,31 @@ class Client:
 
     def request(self, method: str, path: str, *, body: Any = None, query: dict[str, str] | None = None) -> bytes:
         """One request to the API server; returns the body of a 2xx answer. Raises ApiError."""
-        headers = {}
-        if (own := self.access.token()) is not None:
-            headers["authorization"] = f"Bearer {own}"
-        extensions = {"sni_hostname": self.access.tls_server_name} if self.access.tls_server_name else {}
+        made = self._api.build_request(
+            method, path, json=body, params=query, headers=self._own(), extensions=self._extensions()
+        )
         try:
-            answer = self._api.request(method, path, json=body, params=query, headers=headers, extensions=extensions)
+            answer = self._api.send(made)
         except httpx.HTTPError as error:
-            raise ApiError(f"the API server at {self.access.server} does not answer: {error}") from None
+            raise self._unanswered(error) from None
         return wire.check_api(answer.status_code, answer.content, f"{method} {path}")
+
+    def lines(self, path: str, *, query: dict[str, str] | None = None) -> Iterator[str]:
+        """The lines of an answer of the API server as they come, without an end where it has none. Raises ApiError."""
+        limit = httpx.Timeout(API_SECONDS, read=None)
+        made = self._api.build_request(
+            "GET", path, params=query, headers=self._own(), extensions=self._extensions(), timeout=limit
+        )
+        try:
+            answer = self._api.send(made, stream=True)
+            try:
+                if not answer.is_success:
+                    wire.check_api(answer.status_code, answer.read(), f"GET {path}")
+                yield from answer.iter_lines()
+            finally:
+                answer.close()
+        except httpx.HTTPError as error:
+            raise self._unanswered(error) from None
 
     # ------------------------------------------------------------ Runs
 
@@ -97,7 +113,7 @@ class Client:
     def wait(
         self, name: str, state: str = "ready", *, timeout: float = READY_SECONDS, namespace: str | None = None
     ) -> Run | None:
-        """Waits until a Run is `ready`, `ended` or `deleted`; returns it, or None where it is gone.
+        """Waits until a Run is `ready`, `ended`, `deleted` or `phase=PHASE`; returns it, or None where it is gone.
 
         timeout: seconds. Raises NotReadyError when they have passed, EndedError where it can never be.
         """
@@ -157,6 +173,16 @@ class Client:
         except httpx.HTTPError as error:
             raise lost(made, error) from None
         return wire.read_answer(made, status=answer.status_code, headers=answer.headers, body=answer.content)
+
+    def _own(self) -> dict[str, str]:
+        own = self.access.token()
+        return {} if own is None else {"authorization": f"Bearer {own}"}
+
+    def _extensions(self) -> dict[str, str]:
+        return {"sni_hostname": self.access.tls_server_name} if self.access.tls_server_name else {}
+
+    def _unanswered(self, error: httpx.HTTPError) -> ApiError:
+        return ApiError(f"the API server at {self.access.server} does not answer: {error}")
 
     def _find(self, name: str, namespace: str | None) -> Run | None:
         try:

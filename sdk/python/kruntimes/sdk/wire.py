@@ -8,7 +8,7 @@ import re
 import ssl
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -24,7 +24,7 @@ from kruntimes.common.api.outcomes import (
     Outcome,
     valid_invocation_id,
 )
-from kruntimes.common.api.phases import TERMINAL
+from kruntimes.common.api.phases import TERMINAL, Phase
 from kruntimes.common.api.views import Run
 from kruntimes.sdk.errors import FAILURES, ApiError, EndedError, Failed, NotFoundError, NotReadyError, OutcomeUnknown
 from kruntimes.sdk.kubeconfig import Access
@@ -33,6 +33,8 @@ JSON = "application/json"
 ROUTE_MARGIN_SECONDS = 10.0
 """How much longer than the invocation's own deadline the client waits: the platform answers 504 well before."""
 DEFAULT_DEADLINE_SECONDS = 60.0
+PHASE = "phase="
+"""What a state begins with that is a phase."""
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -156,8 +158,7 @@ def function_run(
 
     spec: more of the specification (env, timeout, retryPolicy, …).
     """
-    stem = re.sub(r"[^a-z0-9]+", "-", inline_path.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()).strip("-") or "run"
-    metadata = {"name": name} if name else {"generateName": f"{stem[:50]}-"}
+    metadata = {"name": name} if name else {"generateName": f"{stem_of(inline_path)}-"}
     return {
         "apiVersion": API_VERSION,
         "kind": "Run",
@@ -169,6 +170,39 @@ def function_run(
             **(spec or {}),
         },
     }
+
+
+def task_run(
+    *, runtime: str, source: str, entrypoint: str | None, args: Sequence[str], stem: str, name: str | None = None
+) -> dict[str, Any]:
+    """The manifest of a task Run with an inline source. stem: what the API server makes a name of."""
+    task: dict[str, Any] = {"args": list(args)} if args else {}
+    if entrypoint is not None:
+        task["entrypoint"] = entrypoint
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Run",
+        "metadata": {"name": name} if name else {"generateName": f"{stem_of(stem)}-"},
+        "spec": {"runtime": runtime, "source": {"inline": source}, "mode": {"task": task}},
+    }
+
+
+def stem_of(file: str) -> str:
+    """The beginning of a Run's name, made of a file's."""
+    stem = re.sub(r"[^a-z0-9]+", "-", file.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()).strip("-") or "run"
+    return stem[:50]
+
+
+def successor(runs: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Of Runs that have one dev-name: the Ready one, and the youngest of several; None where all are going."""
+    here = [run for run in runs if not run["metadata"].get("deletionTimestamp")]
+
+    def rank(run: Mapping[str, Any]) -> tuple[bool, str, int, str]:
+        meta = run["metadata"]
+        phase = (run.get("status") or {}).get("phase")
+        return phase == Phase.READY, meta.get("creationTimestamp", ""), len(meta["name"]), meta["name"]
+
+    return max(here, key=rank, default=None)
 
 
 def decode_run(data: bytes) -> Run:
@@ -206,7 +240,7 @@ def endpoint(run: Run) -> tuple[str, str | None]:
 
 
 def reached(run: Run | None, state: str) -> bool:
-    """Whether *run* (None: it is gone) is in *state*: `ready`, `ended` or `deleted`.
+    """Whether *run* (None: it is gone) is in *state*: `ready`, `ended`, `deleted` or `phase=PHASE`.
 
     Raises EndedError where it never will be, since a terminal phase stays and a name may be another Run's.
     """
@@ -216,10 +250,13 @@ def reached(run: Run | None, state: str) -> bool:
         raise EndedError("the Run is gone")
     if state == "ended":
         return run.status.phase in TERMINAL
+    wanted = state.removeprefix(PHASE) if state.startswith(PHASE) else None
+    if wanted is not None and (run.status.phase or Phase.PENDING) == wanted:
+        return True
     if run.status.phase in TERMINAL:
         said = f": {run.status.message}" if run.status.message else ""
         raise EndedError(f"Run {run.metadata.name} ended as {run.status.phase}{said}")
-    return run.ready
+    return run.ready if wanted is None else False
 
 
 def is_local(url: str) -> bool:

@@ -1,0 +1,51 @@
+"""`krt task`: declares a task Run from a file."""
+
+from pathlib import Path
+
+import click
+
+from kruntimes.cli.options import Target, connection
+from kruntimes.cli.run import RUNTIMES, source_of, variable
+
+NOT_YET = "tasks are declared and kept, but this version runs none: the Run stays Pending until one does"
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("args", nargs=-1)
+@click.option("--runtime", help="Runtime that runs it. [default: python for .py, bash for .sh]")
+@click.option("--entrypoint", help="Program in the Runtime that runs the source. [default: the Runtime's own]")
+@click.option("--name", help="Name of the Run. [default: made of FILE's]")
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable; may be repeated.")
+@click.option("--timeout", metavar="DURATION", help="Longest life of the task, such as 10m.")
+@connection
+def command(
+    target: Target,
+    file: Path,
+    args: tuple[str, ...],
+    runtime: str | None,
+    entrypoint: str | None,
+    name: str | None,
+    env: tuple[str, ...],
+    timeout: str | None,
+) -> None:
+    """Declares the task in FILE, with ARGS, and prints the name of its Run. Options of the task itself follow --.
+
+    A task runs once to its end. This version declares tasks only: the Run stays Pending until a later version runs it.
+    """
+    from kruntimes.sdk import wire
+
+    chosen = runtime or RUNTIMES.get(file.suffix)
+    if chosen is None:
+        raise click.UsageError(f"--runtime: none is known for {file.suffix or 'a file without a suffix'}")
+    manifest = wire.task_run(
+        runtime=chosen, source=source_of(file), entrypoint=entrypoint, args=args, stem=file.name, name=name
+    )
+    if env:
+        manifest["spec"]["env"] = [variable(text) for text in env]
+    if timeout:
+        manifest["spec"]["timeout"] = timeout
+    with target.client() as client:
+        made = client.create(manifest)
+    click.echo(made.metadata.name)
+    click.echo(f"krt: {NOT_YET}", err=True)
