@@ -4,13 +4,13 @@ The shell decodes, authenticates, authorises and encodes; the control plane's ow
 here awaits, so each call is one transaction. What is returned is stored: it must not be changed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import msgspec
 
-from kruntimes.local.apiserver import metadata, shapes
+from kruntimes.local.apiserver import checks, metadata, shapes
 from kruntimes.local.apiserver.parts import APPLY_PATCH, Json, Parts
 from kruntimes.local.apiserver.request import SYSTEM, User
 from kruntimes.local.apiserver.resources import Resource, Resources
@@ -33,8 +33,6 @@ Listener = Callable[[Event], None]
 Edit = Callable[[Json], Json]
 
 NAMESPACES = ("", "namespaces")
-FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-PROPAGATION = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 _COUNTED = ("", "scale")
 """Writes that metadata.generation counts: binding a Pod is none, though it changes the spec."""
 GENERATE_TRIES = 8
@@ -129,8 +127,8 @@ class Api:
     def _create(self, resource: Resource, namespace: str, obj: Json, call: Call, *, owned: bool) -> Json:
         """The rules of every create. owned: managedFields have been seen to."""
         ctx, strategy = self.context(call), self.strategies.of(resource)
-        meta = _metadata(obj)
-        _place(resource, namespace, meta)
+        meta = checks.metadata_of(obj)
+        checks.place(resource, namespace, meta)
         self._known(resource, obj, strategy, call)
         self._namespace_open(resource, namespace, meta.get("name", ""))
         if meta.get("resourceVersion"):
@@ -165,9 +163,9 @@ class Api:
 
         Its metadata.resourceVersion and uid, if any, are preconditions.
         """
-        meta = _metadata(obj)
-        _place(resource, namespace, meta)
-        _named(meta, name)
+        meta = checks.metadata_of(obj)
+        checks.place(resource, namespace, meta)
+        checks.named(meta, name)
         strategy = self.strategies.of(resource)
         if strategy.made_by_put and not subresource and self.store.peek(resource.key, namespace, name) is None:
             return self.create(resource, namespace, obj, call), True
@@ -209,8 +207,8 @@ class Api:
         obj = private(patcher(resource, resource.shows(stored), patch))
         if not isinstance(obj, dict):
             raise bad_request("the patched value is not an object")
-        _place(resource, namespace, _metadata(obj))
-        _named(obj["metadata"], name)
+        checks.place(resource, namespace, checks.metadata_of(obj))
+        checks.named(obj["metadata"], name)
         for key, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
             if obj.setdefault(key, wanted) != wanted:
                 cause = metadata.invalid_value(key, obj[key], f"must be {wanted}")
@@ -229,10 +227,10 @@ class Api:
         options = options or DeleteOptions()
         stored = self.store.get(resource, namespace, name)
         meta = stored["metadata"]
-        _preconditions(resource, stored, options)
+        checks.preconditions(resource, stored, options)
         ctx, strategy = self.context(call), self.strategies.of(resource)
         grace = strategy.grace(stored, options, ctx)
-        finalizers = _finalizers(meta.get("finalizers") or [], options)
+        finalizers = checks.finalizers(meta.get("finalizers") or [], options)
         if not finalizers and grace == 0 and strategy.removable(stored):
             if call.dry_run:
                 return stored, True
@@ -415,9 +413,9 @@ class Api:
         stored = self.store.peek(resource.key, namespace if resource.namespaced else "", name)
         if stored is None and subresource:
             raise not_found(resource.about(name))
-        _place(resource, namespace, _metadata(patch))
+        checks.place(resource, namespace, checks.metadata_of(patch))
         patch["metadata"].setdefault("name", name)
-        _named(patch["metadata"], name)
+        checks.named(patch["metadata"], name)
         strategy, ctx = self.strategies.of(resource), self.context(call)
         merged = private(
             self.parts.ownership.applied(
@@ -435,61 +433,3 @@ def _warnings(strategy: Strategy, obj: Json, old: Json | None) -> list[str]:
     """What the caller of a write that is taken should know."""
     kept = metadata.finalizer_warnings(obj["metadata"]) if strategy.any_finalizer else []
     return kept + strategy.warnings(obj, old)
-
-
-def _metadata(obj: Json) -> Json:
-    """The metadata of a decoded object, made where there is none. Raises BadRequest where it is no object."""
-    meta = obj.setdefault("metadata", {})
-    if meta is None:
-        meta = obj["metadata"] = {}
-    if not isinstance(meta, dict):
-        raise bad_request("metadata must be an object")
-    metadata.tidy(meta)
-    return meta
-
-
-def _named(meta: Json, name: str) -> None:
-    """The name of the path is the object's."""
-    if not meta.get("name"):
-        raise bad_request("name must be provided")
-    if meta["name"] != name:
-        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
-
-
-def _place(resource: Resource, namespace: str, meta: Json) -> None:
-    """The namespace of the path is the object's."""
-    if not resource.namespaced:
-        if meta.pop("namespace", ""):
-            raise bad_request("namespace is not allowed on this type")
-        return
-    if meta.setdefault("namespace", namespace) not in (namespace, ""):
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    meta["namespace"] = namespace
-
-
-def _preconditions(resource: Resource, stored: Json, options: DeleteOptions) -> None:
-    meta = stored["metadata"]
-    if options.uid is not None and options.uid != meta["uid"]:
-        why = (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
-            "The object might have been deleted and then recreated"
-        )
-        raise conflict(resource.about_kind(meta["name"]), why)
-    if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
-        why = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
-            f"in record ({meta['resourceVersion']}). The object might have been modified"
-        )
-        raise conflict(resource.about_kind(meta["name"]), why)
-
-
-def _finalizers(held: Iterable[str], options: DeleteOptions) -> list[str]:
-    """The finalizers of an object whose deletion is asked for with a propagation policy."""
-    kept = list(held)
-    if options.propagation is None:
-        return kept
-    wanted = PROPAGATION.get(options.propagation)
-    kept = [f for f in kept if f not in (FOREGROUND, ORPHAN) or f == wanted]
-    if wanted is not None and wanted not in kept:
-        kept.append(wanted)
-    return kept

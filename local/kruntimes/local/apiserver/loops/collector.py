@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from kruntimes.local.apiserver.api import FOREGROUND, ORPHAN, Api
+from kruntimes.local.apiserver.api import Api
+from kruntimes.local.apiserver.checks import FOREGROUND, ORPHAN
 from kruntimes.local.apiserver.loops import garbage
 from kruntimes.local.apiserver.loops.garbage import Delete, Disown, Owner
 from kruntimes.local.apiserver.loops.owners import owners_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from kruntimes.local.apiserver.api import FOREGROUND, ORPHAN
+from kruntimes.local.apiserver.checks import FOREGROUND, ORPHAN
 from kruntimes.local.apiserver.loops.owners import owners_of
 
 Json = dict[str, Any]
