@@ -6,6 +6,7 @@ import pytest
 from tests.apiserver.plane import Json, Loops, Plane
 
 from kruntimes.local.apiserver.loops.collector import Collector
+from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.strategy import DeleteOptions
 
 
@@ -111,6 +112,27 @@ def test_an_owner_of_a_kind_that_nobody_knows_may_be_there(case: Case) -> None:
     case.make("b", {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "uid": "u"}})
     case.loops.settle()
     assert case.names() == ["b"]
+
+
+def test_what_was_owned_goes_even_when_its_owners_kind_went_at_the_same_time(case: Case) -> None:
+    kind = Resource(
+        group="example.com",
+        version="v1",
+        plural="widgets",
+        singular="widget",
+        kind="Widget",
+        namespaced=True,
+        custom=True,
+    )
+    case.plane.api.resources.add(kind)
+    owner = case.plane.make("widgets", "w")
+    case.make("b", owner)
+    case.loops.settle()
+    assert case.names() == ["b"]
+    case.plane.api.delete(kind, "default", "w")
+    case.plane.api.resources.remove(kind)
+    case.loops.settle()
+    assert case.names() == []
 
 
 def test_a_cluster_scoped_owner_is_found(case: Case) -> None:

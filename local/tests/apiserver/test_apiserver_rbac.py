@@ -241,7 +241,7 @@ def test_nobody_binds_a_role_that_is_more_than_he_has(case: Case, eve: User) -> 
     case.role("reader", CORE_READ)
     case.bind("reader", EVE, namespace="n", by=eve)
     assert "not currently held" in refused(lambda: case.bind("cluster-admin", EVE, namespace="n", by=eve))
-    assert 'clusterroles.rbac.authorization.k8s.io "none" not found' in refused(
+    assert 'rolebindings.rbac.authorization.k8s.io "none" not found' in refused(
         lambda: case.bind("none", EVE, namespace="n", by=eve), 404
     )
 
@@ -368,5 +368,9 @@ def test_others_need_the_right_for_each_name(case: Case) -> None:
 
 
 def test_a_group_alone_is_nobody(case: Case) -> None:
-    headers = [("Impersonate-Group", "g")]
-    refused(lambda: impersonated(user("eve"), headers, case.plane.api.parts.authorize), 500)
+    headers = [("Impersonate-Group", "g"), ("Impersonate-Extra-A", "b")]
+    message = refused(lambda: impersonated(user("eve"), headers, case.plane.api.parts.authorize), 400)
+    assert message == (
+        'requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"g"}, '
+        'Extra:map[string][]string{"a":[]string{"b"}}} without impersonating a user name'
+    )

@@ -197,7 +197,7 @@ def test_the_scheme_is_read_in_any_case(plane: Plane) -> None:
     [
         pytest.param({"expirationSeconds": 599}, 422, "may not specify a duration less than 10 minutes", id="short"),
         pytest.param({"expirationSeconds": 1 << 33}, 422, "larger than 2^32 seconds", id="long"),
-        pytest.param({"expirationSeconds": "1h"}, 400, "integer", id="text"),
+        pytest.param({"expirationSeconds": "1h"}, 400, "expirationSeconds of type int64", id="text"),
         pytest.param(
             {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "none"}}, 404, 'pods "none"', id="no-pod"
         ),

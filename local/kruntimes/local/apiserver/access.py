@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kruntimes.local.apiserver import csr, escalation, rbac, reviews
+from kruntimes.local.apiserver import csr, escalation, rbac, reviews, token_requests
 from kruntimes.local.apiserver.authn import Authenticator
 from kruntimes.local.apiserver.certificates import private_file
 from kruntimes.local.apiserver.kinds.rbac import Bindings, Roles
@@ -16,8 +16,8 @@ def install(parts: Parts, *, key: TokenKey) -> None:
     authenticator, policies = Authenticator(key), Policies()
     parts.authenticate, parts.authorize = authenticator, policies.authorize
     parts.attach += [authenticator.attach, policies.attach]
-    parts.reviews |= reviews.reviews(policies.now, authenticator)
-    parts.acts["", "serviceaccounts", "token"] = reviews.token_request(key)
+    parts.reviews |= reviews.reviews(policies, authenticator)
+    parts.acts["", "serviceaccounts", "token"] = token_requests.token_request(key)
     parts.strategies |= {rbac.ROLES: Roles, rbac.CLUSTER_ROLES: Roles, csr.KEY: csr.RequestStrategy}
     parts.strategies |= {rbac.BINDINGS: Bindings, rbac.CLUSTER_BINDINGS: Bindings}
     parts.admits += [escalation.no_escalation(policies.now), csr.signers_only(policies.authorize)]

@@ -6,13 +6,21 @@ remembered; whether it is still worth anything is asked anew each time, which co
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 
 from kruntimes.local.apiserver.api import Api
 from kruntimes.local.apiserver.parts import Authorize, Json, certificate_user
-from kruntimes.local.apiserver.request import ANONYMOUS, ANONYMOUS_NAME, AUTHENTICATED, Credentials, Request, User
-from kruntimes.local.apiserver.status import About, forbidden, internal, unauthorized
+from kruntimes.local.apiserver.request import (
+    ANONYMOUS,
+    ANONYMOUS_NAME,
+    AUTHENTICATED,
+    UNAUTHENTICATED,
+    Credentials,
+    Request,
+    User,
+)  # fmt: skip
+from kruntimes.local.apiserver.status import About, bad_request, forbidden, unauthorized
 from kruntimes.local.apiserver.tokens import ISSUER, BadToken, TokenKey, bearer
 
 MAX_VERIFIED = 4096
@@ -93,14 +101,13 @@ def impersonated(user: User, headers: Iterable[tuple[str, str]], authorize: Auth
     """Whom the `Impersonate-…` headers make of *user*; the user itself where there are none.
 
     headers: all of the request, in order. Each name taken is a right to ask for (`impersonate` on users, groups, uids,
-    serviceaccounts, userextras/KEY). Raises Forbidden, and InternalError for headers without a user as the real
-    server does.
+    serviceaccounts, userextras/KEY). Raises Forbidden, and BadRequest for headers without a user.
     """
     taken = [(name.lower(), value) for name, value in headers if name.lower().startswith(_HEADER)]
     if not taken:
         return user
     if len(taken) > MAX_IMPERSONATED:
-        raise internal("too many impersonation headers")
+        raise bad_request(f"more than {MAX_IMPERSONATED} impersonation headers")
     names = [value for name, value in taken if name == "impersonate-user"]
     groups = [value for name, value in taken if name == "impersonate-group"]
     uids = [value for name, value in taken if name == "impersonate-uid"]
@@ -110,7 +117,7 @@ def impersonated(user: User, headers: Iterable[tuple[str, str]], authorize: Auth
             key = unquote(name.removeprefix(_EXTRA))
             extra[key] = (*extra.get(key, ()), value)
     if not names or not names[0]:
-        raise internal("requested impersonation without impersonating a user")
+        raise bad_request(f"requested {_printed(uids, groups, extra)} without impersonating a user name")
     name = names[0]
     questions = [_question(user, *_account_or_user(name))]
     questions += [_question(user, "groups", group) for group in groups]
@@ -122,11 +129,23 @@ def impersonated(user: User, headers: Iterable[tuple[str, str]], authorize: Auth
     parts = name.split(":")
     if not groups and name.startswith("system:serviceaccount:") and len(parts) == 4:
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{parts[2]}"]
-    if name != ANONYMOUS_NAME and AUTHENTICATED not in groups:
+    if name != ANONYMOUS_NAME and not {AUTHENTICATED, UNAUTHENTICATED} & set(groups):
         groups.append(AUTHENTICATED)
     elif name == ANONYMOUS_NAME and not groups:
         groups = list(ANONYMOUS.groups)
     return User(name=name, uid=uids[0] if uids else "", groups=tuple(groups), extra=extra)
+
+
+def _printed(uids: list[str], groups: list[str], extra: Mapping[str, tuple[str, ...]]) -> str:
+    """A user without a name, as the real server prints it."""
+
+    def listed(values: Iterable[str]) -> str:
+        return "[]string{" + ", ".join(f'"{value}"' for value in values) + "}"
+
+    said = listed(groups) if groups else "[]string(nil)"
+    more = ", ".join(f'"{key}":{listed(values)}' for key, values in sorted(extra.items()))
+    more = f"map[string][]string{{{more}}}" if extra else "map[string][]string(nil)"
+    return f'&user.DefaultInfo{{Name:"", UID:"{uids[0] if uids else ""}", Groups:{said}, Extra:{more}}}'
 
 
 def _account_or_user(name: str) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ from kruntimes.local.apiserver.parts import Admit, Json
 from kruntimes.local.apiserver.rbac import GROUP, Policy, Rule, listed, missing
 from kruntimes.local.apiserver.request import MASTERS, Request
 from kruntimes.local.apiserver.resources import Resource
-from kruntimes.local.apiserver.status import About, forbidden, not_found
+from kruntimes.local.apiserver.status import forbidden, not_found
 from kruntimes.local.apiserver.strategy import Context
 
 
@@ -55,7 +55,7 @@ def _binding(policy: Policy, resource: Resource, new: Json, old: Json | None, ct
         return
     rules = policy.role(kind, namespace, name)
     if rules is None:
-        raise not_found(About(group=GROUP, kind=plural, name=name))
+        raise not_found(resource.about(name))  # the binding's kind, the role's name: as the real server says it
     _confirm(policy, resource, new, rules, ctx)
 
 
@@ -68,7 +68,12 @@ def _confirm(policy: Policy, resource: Resource, new: Json, rules: Iterable[Rule
             f'user "{ctx.user.name}" (groups={listed(ctx.user.groups)}) is attempting to grant RBAC permissions not '
             f"currently held:\n{said}"
         )
-        raise forbidden(resource.about(meta.get("name", "")), why)
+        raise forbidden(resource.about(_given_name(meta)), why)
+
+
+def _given_name(meta: Json) -> str:
+    """The name that the writer gave: one that was made up for him is not told."""
+    return "" if meta.get("generateName") else str(meta.get("name", ""))
 
 
 def _question(resource: Resource, verb: str, obj: Json, ctx: Context) -> Request:

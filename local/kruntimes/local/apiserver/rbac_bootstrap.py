@@ -14,7 +14,7 @@ Json = dict[str, Any]
 READ = ["get", "list", "watch"]
 WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _PUBLIC = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
-_DISCOVERY = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_PUBLIC]
+_DISCOVERY = sorted(["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_PUBLIC])
 _ISSUER = ["/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks",
            "/openid/v1/jwks/"]  # fmt: skip
 

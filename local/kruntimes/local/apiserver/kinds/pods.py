@@ -57,7 +57,7 @@ class Pods(Strategy):
         account = ctx.store.peek(SERVICE_ACCOUNTS, meta["namespace"], name)
         if account is None:
             why = f'error looking up service account {meta["namespace"]}/{name}: serviceaccount "{name}" not found'
-            raise forbidden(self.resource.about(meta.get("name", "")), why)
+            raise forbidden(self.resource.about(meta.get("generateName") or meta.get("name", "")), why)
         wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
         if wanted:
             _mount_token(spec, ctx)

@@ -29,22 +29,28 @@ class Roles(Strategy):
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
         """Each rule names verbs, and resources or paths."""
         causes: list[Cause] = []
+        without_verbs: list[Cause] = []
         for i, rule in enumerate(obj.get("rules") or []):
-            at = f"rules[{i}]"
             if not rule.get("verbs"):
-                causes.append(required(f"{at}.verbs", "verbs must contain at least one value"))
-            if rule.get("nonResourceURLs"):
-                if self.resource.namespaced:
-                    why = "namespaced rules cannot apply to non-resource URLs"
-                    causes.append(invalid_value(f"{at}.nonResourceURLs", _listed(rule["nonResourceURLs"]), why))
-                if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-                    why = "rules cannot apply to both regular resources and non-resource URLs"
-                    causes.append(invalid_value(f"{at}.nonResourceURLs", _listed(rule["nonResourceURLs"]), why))
-                continue
-            if not rule.get("apiGroups"):
-                causes.append(required(f"{at}.apiGroups", "resource rules must supply at least one api group"))
-            if not rule.get("resources"):
-                causes.append(required(f"{at}.resources", "resource rules must supply at least one resource"))
+                without_verbs.append(required(f"rules[{i}].verbs"))
+            causes += self._rule(f"rules[{i}]", rule)
+        return causes + without_verbs
+
+    def _rule(self, at: str, rule: Json) -> list[Cause]:
+        causes: list[Cause] = []
+        urls = rule.get("nonResourceURLs")
+        if urls:
+            if self.resource.namespaced:
+                why = "namespaced rules cannot apply to non-resource URLs"
+                causes.append(invalid_value(f"{at}.nonResourceURLs", urls, why))
+            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                why = "rules cannot apply to both regular resources and non-resource URLs"
+                causes.append(invalid_value(f"{at}.nonResourceURLs", urls, why))
+            return causes
+        if not rule.get("apiGroups"):
+            causes.append(required(f"{at}.apiGroups", "resource rules must supply at least one api group"))
+        if not rule.get("resources"):
+            causes.append(required(f"{at}.resources", "resource rules must supply at least one resource"))
         return causes
 
 
@@ -61,6 +67,8 @@ class Bindings(Strategy):
         for subject in obj.get("subjects") or []:
             if subject.get("kind") in ("User", "Group"):
                 subject.setdefault("apiGroup", GROUP)
+        if not obj.get("subjects"):
+            obj.pop("subjects", None)
         return []
 
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
@@ -72,16 +80,17 @@ class Bindings(Strategy):
             causes.append(not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), [GROUP]))
         if reference.get("kind") not in kinds:
             causes.append(not_supported("roleRef.kind", reference.get("kind", ""), kinds))
+        subjects = obj.get("subjects") or []
+        for i, subject in enumerate(subjects):
+            causes += self._subject(f"subjects[{i}]", subject)
+        causes += [required(f"subjects[{i}].name") for i, subject in enumerate(subjects) if not subject.get("name")]
         if not reference.get("name"):
             causes.append(required("roleRef.name"))
-        for i, subject in enumerate(obj.get("subjects") or []):
-            causes += self._subject(f"subjects[{i}]", subject)
         return causes
 
     def _subject(self, at: str, subject: Json) -> list[Cause]:
-        kind, causes = subject.get("kind", ""), []
-        if not subject.get("name"):
-            causes.append(required(f"{at}.name"))
+        kind: str = subject.get("kind", "")
+        causes: list[Cause] = []
         if kind not in SUBJECTS:
             causes.append(not_supported(f"{at}.kind", kind, list(SUBJECTS)))
         elif kind == "ServiceAccount":
@@ -101,9 +110,8 @@ class Bindings(Strategy):
         return causes
 
 
-def _listed(values: list[str]) -> str:
-    return "[" + ", ".join(values) + "]"
-
-
-def _role(reference: Json) -> str:
-    return ", ".join(f"{key}:{reference[key]}" for key in sorted(reference))
+def _role(reference: Json) -> Json:
+    """A reference as the real server's messages print it."""
+    return {
+        key: reference.get(field, "") for key, field in (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+    }

@@ -15,6 +15,8 @@ from kruntimes.local.apiserver.strategy import DeleteOptions
 
 Key = tuple[tuple[str, str], str, str]
 """Group and plural, namespace, name."""
+MAX_GONE = 4096
+"""UIDs of owners remembered as gone: their kind may be gone with them, and then nobody could look any more."""
 
 
 class Collector:
@@ -23,6 +25,7 @@ class Collector:
     def __init__(self, api: Api) -> None:
         self._api, self._store = api, api.store
         self._dependents: dict[str, dict[Key, None]] = {}
+        self._gone: dict[str, None] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -39,7 +42,13 @@ class Collector:
             return self._noted(key, event.previous, event.object)
         self._noted(key, event.object, None)
         waiting = [self._key_of_owner(owner, key[1]) for owner in owners_of(event.object)]
-        return [*self._dependents.get(event.object["metadata"]["uid"], ()), *(w for w in waiting if w is not None)]
+        uid = event.object["metadata"]["uid"]
+        dependents = self._dependents.get(uid, {})
+        if dependents:
+            self._gone[uid] = None
+            if len(self._gone) > MAX_GONE:
+                del self._gone[next(iter(self._gone))]
+        return [*dependents, *(w for w in waiting if w is not None)]
 
     def _noted(self, key: Key, before: Json | None, now: Json | None) -> list[Key]:
         """Keeps the index; the key itself where it has to be looked at."""
@@ -123,6 +132,8 @@ class Collector:
         return (kind.key, namespace if kind.namespaced else "", owner["name"]) if kind is not None else None
 
     def _look(self, owner: Json, namespace: str) -> Owner:
+        if owner["uid"] in self._gone:
+            return Owner.GONE
         key = self._key_of_owner(owner, namespace)
         if key is None or (key[1] == "" and namespace == "" and self._is_namespaced(key)):
             return Owner.UNKNOWN
