@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kruntimes.common import clock
+from kruntimes.common.api.names import NAME_LABEL
 from kruntimes.common.api.views import Object, Run
 from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
@@ -75,10 +76,15 @@ class Applier:
     async def replace_run(self, obj: Mapping[str, Any], *, default_namespace: str = "default") -> Run:
         """Declares a Run anew: one of that name is deleted first, since specifications are immutable.
 
-        Raises Refused, also where the old one does not go in time.
+        So are those that have taken its place. Raises Refused, also where the old one does not go in time.
         """
         meta = obj["metadata"]
         namespace, name = meta.get("namespace") or default_namespace, meta["name"]
+        later, _ = await self._kube.list(paths.runs(namespace), Object, label_selector=NAME_LABEL)
+        for run in later:
+            if run.metadata.labels.get(NAME_LABEL) == name:
+                with contextlib.suppress(Missing):
+                    await self._kube.delete(paths.runs(namespace, run.metadata.name))
         with contextlib.suppress(Missing):
             await self._kube.delete(paths.runs(namespace, name))
         end = clock.monotonic() + DELETE_SECONDS

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from kruntimes.common.api.views import Object
 from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
@@ -26,6 +28,8 @@ class Unsuitable(Terminal):
 
 
 PORT = 6443
+FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+"""Keys of a kubeconfig whose values are files: one of a cluster, the others of a user."""
 START_SECONDS = 30.0
 """It serves half a second of CPU after its start; a machine that is busy starting a dozen processes takes longer."""
 POLL_SECONDS = 0.02
@@ -104,6 +108,26 @@ def existing(path: Path, *, folder: Path) -> ControlPlane:
     with open(os.open(ca_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
         file.write(found.ca_pem)
     return ControlPlane(kubeconfig=path.resolve(), access=Access(server=found.server, ca_file=ca_file))
+
+
+def offer(source: Path, target: Path, *, token_file: Path) -> None:
+    """Writes *target*, the kubeconfig *source* for people: functions are called with the token in *token_file*.
+
+    Files that it names relative to its place are named by their whole path.
+    """
+    document = yaml.safe_load(source.read_text(encoding="utf-8"))
+    for entry, keys in (("cluster", FILES[:1]), ("user", FILES[1:])):
+        for named in document.get(f"{entry}s") or []:
+            values = named.get(entry) or {}
+            for key in keys:
+                if values.get(key):
+                    values[key] = str(source.parent / values[key])
+    for named in document.get("contexts") or []:
+        if named.get("name") == document.get("current-context"):
+            extension = {"name": kubeconfig.CALLS, "extension": {"tokenFile": str(token_file)}}
+            named["context"]["extensions"] = [*(named["context"].get("extensions") or []), extension]
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        yaml.safe_dump(document, file, sort_keys=False)
 
 
 async def check(kube: Kube) -> None:

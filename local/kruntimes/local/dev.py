@@ -171,7 +171,7 @@ async def _serve(
                 started = await _unless(stop, stack.start, group)
             if started is None:
                 return stop.status
-            running.append(group.create_task(stack.keep_token()))
+            running += [group.create_task(stack.keep_token()), group.create_task(stack.reloader.run())]
             if not options.command:
                 print(stack.screen(), flush=True)  # noqa: T201
                 await stop.asked.wait()

@@ -1,6 +1,6 @@
 """What `krt dev PATH` applies: manifests as they stand, and Runs made from files that no manifest names (design §10).
 
-`read` looks at the disk; the rest is pure.
+`read` looks at the disk; the rest is pure, but for `bash -n`.
 """
 
 import re
@@ -13,6 +13,7 @@ import yaml
 
 from kruntimes.common.api.names import API_VERSION
 from kruntimes.common.errors import Terminal
+from kruntimes.local import syntax
 
 RUNTIMES = {".py": "python", ".sh": "bash"}
 HANDLER = "handler"
@@ -24,10 +25,19 @@ class BadProject(Terminal):
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """A Run, complete, and the file whose text is its source."""
+
+    run: dict[str, Any]
+    file: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
-    """Objects to apply, in order, and the folder whose files they name."""
+    """Objects to apply, in order, and those of them whose source is a file."""
 
     objects: tuple[dict[str, Any], ...]
+    sources: tuple[Source, ...] = ()
 
     @property
     def runs(self) -> tuple[dict[str, Any], ...]:
@@ -60,7 +70,8 @@ def read(path: Path) -> Project:
         raise BadProject(f"{path}: krt dev takes .yaml, .py and .sh")
     if path.is_file() and manifests:
         beside = {f.name: _text(f) for f in path.parent.iterdir() if f.is_file() and f.suffix in RUNTIMES}
-    return assemble(manifests, sources=sources, beside=beside or sources)
+    folder = path if path.is_dir() else path.parent
+    return assemble(manifests, sources=sources, beside=beside or sources, folder=folder)
 
 
 def documents(name: str, text: str) -> list[dict[str, Any]]:
@@ -84,13 +95,19 @@ def documents(name: str, text: str) -> list[dict[str, Any]]:
 
 
 def assemble(
-    manifests: Sequence[Mapping[str, Any]], *, sources: Mapping[str, str], beside: Mapping[str, str]
+    manifests: Sequence[Mapping[str, Any]],
+    *,
+    sources: Mapping[str, str],
+    beside: Mapping[str, str],
+    folder: Path = Path(),
 ) -> Project:
     """Puts files into the Runs that name them, and makes a Run of every source that none names.
 
     A function Run whose `source` has an inlinePath and no inline gets the file of that name from *beside*.
+    folder: where all of them lie. Raises BadProject, also for a file that could not be loaded.
     """
-    objects = []
+    objects: list[dict[str, Any]] = []
+    files: list[Source] = []
     named: set[str] = set()
     for manifest in manifests:
         obj = dict(manifest)
@@ -103,11 +120,17 @@ def assemble(
                 if where not in beside:
                     raise BadProject(f"Run {obj['metadata']['name']} names {where}, which does not lie beside it")
                 obj["spec"] = spec | {"source": source | {"inline": beside[where]}}
+                files.append(Source(obj, folder / where))
         objects.append(obj)
     for name, text in sources.items():
         if name not in named:
             objects.append(run_of(name, text))
-    return Project(tuple(objects))
+            files.append(Source(objects[-1], folder / name))
+    for one in files:
+        wrong = syntax.trouble(one.file.name, one.run["spec"]["source"]["inline"])
+        if wrong is not None:
+            raise BadProject(wrong)
+    return Project(tuple(objects), tuple(files))
 
 
 def run_of(file: str, text: str) -> dict[str, Any]:

@@ -10,12 +10,13 @@ ROOT = "started as root: user code is not contained; an ordinary user is enough 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function Run that can be called."""
+    """A function Run that can be called. name: what people call it; file: the one that is followed, or empty."""
 
     name: str
     namespace: str
     runtime: str
     url: str
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Facts:
 
     seconds: float
     gateway: str
+    api: str
     runtimes: Sequence[tuple[str, int, int]]
     functions: Sequence[Function]
     ca_file: Path
@@ -38,26 +40,52 @@ class Facts:
 
 
 def ready(facts: Facts) -> str:
-    """The ready screen: one ready line, what runs where, and the line that calls the first function."""
+    """The ready screen: one ready line, what runs where, and the lines that call the first function."""
     pools = ", ".join(f"{name} {now}/{wanted}" for name, now, wanted in facts.runtimes)
     lines = [
         f"krt dev is ready after {facts.seconds:.1f} s. Ctrl-C ends it and leaves nothing behind.",
         "",
-        f"  gateway     {facts.gateway}",
-        f"  runtimes    {pools}",
-        *(
-            f"  {'functions ' if at == 0 else '          '}  {f.name}  ({f.runtime}, namespace {f.namespace})"
-            for at, f in enumerate(facts.functions)
-        ),
-        f"  your shell  export KUBECONFIG={shlex.quote(str(facts.kubeconfig))} "
-        f'KRT_TOKEN="$(cat {shlex.quote(str(facts.token_file))})"   # for kubectl and krt',
-        f"  logs        {facts.logs}",
+        f"  gateway    {facts.gateway}",
+        f"  API        {facts.api}",
+        f"  Runtimes   {pools}",
+        *(f"  {'Functions' if at == 0 else '':<9}  {_function(f)}" for at, f in enumerate(facts.functions)),
+        f"  logs       {facts.logs}",
+        "",
     ]
-    if facts.functions:
-        lines += ["", "Call it from another shell:", "", curl(facts, facts.functions[0])]
-    else:
-        lines += ["", "Declare a function: krt run FILE --runtime python --handler MODULE.FUNCTION --wait"]
-    return "\n".join(lines) + "\n"
+    export = f"export KUBECONFIG={shlex.quote(str(facts.kubeconfig))}"
+    if not facts.functions:
+        return "\n".join(
+            [
+                *lines,
+                "Declare a function from another shell, with krt or kubectl:",
+                "",
+                export,
+                "krt run FILE.py --handler FILE.FUNCTION --wait",
+                "",
+            ]
+        )
+    first = facts.functions[0]
+    space = "" if first.namespace == "default" else f" -n {shlex.quote(first.namespace)}"
+    return "\n".join(
+        [
+            *lines,
+            f"Call {first.name} from another shell:",
+            "",
+            curl(facts, first),
+            "",
+            "or with krt; the first line serves kubectl too:",
+            "",
+            export,
+            f"krt invoke {first.name}{space} -d {shlex.quote(facts.body)}",
+            f"krt logs {first.name}{space} -f",
+            "",
+        ]
+    )
+
+
+def _function(function: Function) -> str:
+    at = f"{function.name}   {function.runtime}, namespace {function.namespace}"
+    return f"{at}, replaced when {function.file} changes" if function.file else at
 
 
 def curl(facts: Facts, function: Function) -> str:

@@ -15,7 +15,7 @@ from kruntimes.common.api.views import Run, Runtime
 from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.transport import Kube
-from kruntimes.local import install, screen
+from kruntimes.local import control_plane, install
 from kruntimes.local.apply import Applier
 from kruntimes.local.control_plane import ControlPlane
 from kruntimes.local.instance import Instance
@@ -24,6 +24,8 @@ from kruntimes.local.node import tokens
 from kruntimes.local.node.node import Node
 from kruntimes.local.node.pods import NodePod, TokenSource
 from kruntimes.local.project import Project
+from kruntimes.local.reload import Reloader
+from kruntimes.local.screen import Facts, Function, curl, ready
 
 SERVICES = ("operator", "router", "gateway")
 PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
@@ -44,7 +46,7 @@ class Stack:
     installation: Installation
     say: Callable[[str], None]
     began: float
-    _runs: list[Run] = field(default_factory=list)
+    _runs: dict[str, Run] = field(default_factory=dict)
     _runtimes: list[Runtime] = field(default_factory=list)
     _token: tokens.Token | None = None
     _told: set[str] = field(default_factory=set)
@@ -59,9 +61,20 @@ class Stack:
         """A token of the ServiceAccount `krt-dev`, kept current."""
         return self.instance.folder / "token"
 
+    @property
+    def kubeconfig(self) -> Path:
+        """For kubectl and krt in a person's shell."""
+        return self.instance.folder / "kubeconfig"
+
+    @property
+    def reloader(self) -> Reloader:
+        """What follows the files of Runs and puts new Runs in their place."""
+        return Reloader(kube=self.kube, say=self.say, replaced=self._replaced, sources=self.project.sources)
+
     async def start(self) -> bool:
         """Starts everything and returns True when what was asked for can be called. Raises Terminal."""
         applier = Applier(self.kube)
+        control_plane.offer(self.plane.kubeconfig, self.kubeconfig, token_file=self.token_file)
         await self.node.clear()
         await install.clear(self.kube)
         await install.install(self.kube, applier, self.installation, say=self.say)
@@ -74,8 +87,8 @@ class Stack:
             group.create_task(self._obtain_ca())
             group.create_task(self._pools())
         async with asyncio.TaskGroup() as group:
-            ready = [group.create_task(self._run(task.result())) for task in runs]
-        self._runs = [task.result() for task in ready]
+            waiting = [group.create_task(self._run(task.result())) for task in runs]
+        self._runs = {run.metadata.name: run for run in (task.result() for task in waiting)}
         return True
 
     async def keep_token(self) -> None:
@@ -88,25 +101,37 @@ class Stack:
 
     def screen(self) -> str:
         """The ready screen."""
-        return screen.ready(
-            screen.Facts(
-                seconds=clock.monotonic() - self.began,
-                gateway=self.installation.url,
-                runtimes=[(r.metadata.name, r.status.ready_replicas, r.spec.replicas) for r in self._runtimes],
-                functions=[function(run) for run in self._runs if run.status.endpoint is not None],
-                ca_file=self.ca_file,
-                token_file=self.token_file,
-                logs=self.instance.logs,
-                kubeconfig=self.plane.kubeconfig,
-                proxied=any(os.environ.get(name) for name in PROXIES),
-            )
+        return ready(self._facts())
+
+    def _facts(self) -> Facts:
+        files = {source.run["metadata"]["name"]: _shown(source.file) for source in self.project.sources}
+        return Facts(
+            seconds=clock.monotonic() - self.began,
+            gateway=self.installation.url,
+            api=self.plane.access.server,
+            runtimes=[(r.metadata.name, r.status.ready_replicas, r.spec.replicas) for r in self._runtimes],
+            functions=[
+                function(run, name=name, file=files.get(name, ""))
+                for name, run in self._runs.items()
+                if run.status.endpoint is not None
+            ],
+            ca_file=self.ca_file,
+            token_file=self.token_file,
+            logs=self.instance.logs,
+            kubeconfig=self.kubeconfig,
+            proxied=any(os.environ.get(name) for name in PROXIES),
         )
+
+    def _replaced(self, name: str, run: Run) -> None:
+        """Tells where the Run that has taken another's place is called."""
+        self._runs[name] = run
+        self.say(f"call it:\n\n{curl(self._facts(), function(run, name=name))}\n")
 
     def environment(self) -> dict[str, str]:
         """What COMMAND of `krt dev -- COMMAND` is told (design §10)."""
         assert self._token is not None
         return {
-            "KUBECONFIG": str(self.plane.kubeconfig),
+            "KUBECONFIG": str(self.kubeconfig),
             "KRT_GATEWAY": self.installation.url,
             "KRT_TOKEN": self._token.text,
             "KRT_CACERT": str(self.ca_file),
@@ -200,11 +225,16 @@ class Stack:
         return "\n".join(lines) or f"its logs in {folder} are empty"
 
 
-def function(run: Run) -> screen.Function:
-    """A Ready Run as the screen shows it."""
+def function(run: Run, *, name: str, file: str = "") -> Function:
+    """A Ready Run as the screen shows it. name: what people call it; file: the one that is followed."""
     assert run.status.endpoint is not None
-    meta = run.metadata
-    return screen.Function(meta.name, meta.namespace, run.spec.runtime, run.status.endpoint.url)
+    return Function(name, run.metadata.namespace, run.spec.runtime, run.status.endpoint.url, file)
+
+
+def _shown(file: Path) -> str:
+    """*file* as a person in this folder would write it."""
+    path = file.absolute()
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def write(path: Path, text: str) -> None:

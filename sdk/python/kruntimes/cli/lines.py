@@ -8,6 +8,7 @@ from typing import Any
 
 OUTPUT, ENDED = "function log", "invocation ended"
 """The message of a line that a function printed, and of the one that tells an invocation's outcome."""
+TWICE = frozenset((ENDED, "function ready", "function unregistered"))
 ID_WIDTH = 8
 """Of an invocation's id beside each line; the line with the outcome has all of it."""
 KNOWN = frozenset(
@@ -42,12 +43,12 @@ def read(raw: str) -> Line | None:
 def wanted(line: Line, *, uid: str, invocation: str | None) -> bool:
     """Whether *line* belongs to the Run with *uid* and, where one is named, to that invocation of it.
 
-    The Runtime Server tells of failed invocations too; runtimed tells of each one once, and that is the line shown.
+    The Runtime Server tells of registrations and failed invocations as runtimed does: of such pairs one is shown.
     """
     fields = line.fields
     if fields.get("run_uid") != uid or (invocation is not None and fields.get("invocation_id") != invocation):
         return False
-    return not (fields["message"] == ENDED and fields.get("component") == "runtime")
+    return fields["message"] == OUTPUT or fields.get("component") != "runtime" or fields["message"] not in TWICE
 
 
 def text(line: Line, *, zone: tzinfo | None) -> str:

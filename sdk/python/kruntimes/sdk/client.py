@@ -206,7 +206,7 @@ class Client:
 def bearer(given: Callable[[], str | None] | str | None, access: Access) -> str:
     """The token to call functions with. Raises ConfigError where there is none."""
     token = given() if callable(given) else given
-    token = token or access.token()
+    token = token or access.call_token()
     if not token:
         raise ConfigError(
             "calling a function takes a bearer token, and the kubeconfig has none: "

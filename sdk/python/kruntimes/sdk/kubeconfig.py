@@ -20,6 +20,8 @@ from kruntimes.sdk.errors import ConfigError
 
 EXEC_SECONDS = 60.0
 """A plugin may open a browser and wait for a person."""
+CALLS = "kruntimes.io/calls"
+"""The extension of a context that says how functions are called: `tokenFile`, relative to the kubeconfig."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -28,7 +30,7 @@ class Access:
     """An API server and a credential. Certificates are PEM; token_file is read anew whenever a token is needed.
 
     ca_pem: None trusts what the system trusts. tls_server_name: the name in the server's certificate, where it is
-    not the one in *server*.
+    not the one in *server*. call_token_file: for calling functions, where the API takes a certificate.
     """
 
     server: str
@@ -41,14 +43,16 @@ class Access:
     static_token: str | None = field(default=None, repr=False)
     token_file: Path | None = None
     plugin: Mapping[str, Any] | None = field(default=None, repr=False)
+    call_token_file: Path | None = None
+
+    def call_token(self) -> str | None:
+        """The bearer token to call functions with: the context's own, else the one that the API gets."""
+        return self.token() if self.call_token_file is None else _token_in(self.call_token_file)
 
     def token(self) -> str | None:
         """The bearer token to act with now, or None where a client certificate speaks. Raises ConfigError."""
         if self.token_file is not None:
-            try:
-                return self.token_file.read_text("ascii").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"token file {self.token_file}: {error}") from None
+            return _token_in(self.token_file)
         if self.plugin is not None:
             return _ask_plugin(self.plugin)
         return self.static_token
@@ -72,6 +76,13 @@ def load(path: Path | None = None, *, context: str | None = None, environ: Mappi
     return _select([(file, _parse(file)) for file in found], context)
 
 
+def _token_in(file: Path) -> str:
+    try:
+        return file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"token file {file}: {error}") from None
+
+
 def _parse(file: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -87,7 +98,7 @@ def _select(files: list[tuple[Path, dict[str, Any]]], context: str | None) -> Ac
     name = context or next((str(d["current-context"]) for _, d in files if d.get("current-context")), "")
     if not name:
         raise ConfigError(f"kubeconfig {files[0][0]}: no current-context; choose one with --context")
-    _, chosen = _named(files, "contexts", "context", name)
+    context_file, chosen = _named(files, "contexts", "context", name)
     cluster_file, cluster = _named(files, "clusters", "cluster", str(chosen.get("cluster", "")))
     user_file: Path = files[0][0]
     user: dict[str, Any] = {}
@@ -109,7 +120,16 @@ def _select(files: list[tuple[Path, dict[str, Any]]], context: str | None) -> Ac
         static_token=user.get("token"),
         token_file=user_file.parent / token_file if token_file else None,
         plugin=user.get("exec"),
+        call_token_file=_call_token_file(context_file, chosen),
     )
+
+
+def _call_token_file(file: Path, context: Mapping[str, Any]) -> Path | None:
+    """What an extension of the context names; kubectl passes extensions over."""
+    for one in context.get("extensions") or []:
+        if one.get("name") == CALLS and (one.get("extension") or {}).get("tokenFile"):
+            return file.parent / str(one["extension"]["tokenFile"])
+    return None
 
 
 def _named(files: list[tuple[Path, dict[str, Any]]], plural: str, kind: str, name: str) -> tuple[Path, dict[str, Any]]:

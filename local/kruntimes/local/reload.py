@@ -1,0 +1,201 @@
+"""Puts a new Run in the place of one whose file has changed (design §10).
+
+Specifications are immutable, so a change is another Run, under a numbered name; the old one serves until the new one
+is Ready, and goes then. Both carry the first one's name as label `kruntimes.io/dev-name`, by which krt finds the one
+that serves. Whatever cannot take the old one's place leaves it as it is, and is told in a sentence.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kruntimes.common import clock
+from kruntimes.common.api.names import NAME_LABEL
+from kruntimes.common.api.phases import TERMINAL
+from kruntimes.common.api.views import Run
+from kruntimes.common.kube import paths
+from kruntimes.common.kube.errors import AlreadyExists, ApiError, Missing
+from kruntimes.common.kube.transport import Kube
+from kruntimes.local import syntax
+from kruntimes.local.project import Source
+
+LOOK_SECONDS = 0.2
+"""Between two looks at a file: at once for a person, and a microsecond of stat() for the machine."""
+POLL_SECONDS = 0.1
+READY_SECONDS = 60.0
+"""A warm Pod takes a function in a second; what takes longer than this is told and given up."""
+_ATTEMPTS = re.compile(r"^attempt \d+ of \d+: \w+: ")
+MAX_NAMES = 1000
+"""Names that are tried for one new Run; more of them taken means that something else makes Runs of this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What stat() says of a file; it differs whenever the content may."""
+
+    inode: int
+    size: int
+    changed: int
+
+    @classmethod
+    def of(cls, file: Path) -> "Stamp | None":
+        """Of *file* now; None where there is no file, as between an editor's two steps."""
+        try:
+            seen = os.stat(file)
+        except OSError:
+            return None
+        return cls(seen.st_ino, seen.st_size, seen.st_mtime_ns)
+
+
+@dataclass(slots=True)
+class File:
+    """One file, asked again and again whether its text is another. text: what was last given out."""
+
+    path: Path
+    text: str
+    _before: Stamp | None = None
+    _read: Stamp | None = None
+
+    def look(self) -> str | None:
+        """The new text, once; None while it is what it was, or is still being written.
+
+        A text is read when two looks in a row saw one stamp. Raises ValueError where it is not UTF-8.
+        """
+        before, self._before = self._before, Stamp.of(self.path)
+        if self._before is None or self._before != before or self._before == self._read:
+            return None
+        try:
+            data = self.path.read_bytes()
+        except OSError:
+            return None
+        self._read = self._before
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.path.name} is not UTF-8") from None
+        if text == self.text:
+            return None
+        self.text = text
+        return text
+
+
+def successor(obj: dict[str, Any], *, text: str, number: int) -> dict[str, Any]:
+    """The Run that takes the place of *obj*, with *text* for its source."""
+    meta, spec = obj["metadata"], obj["spec"]
+    name = meta["name"]
+    return obj | {
+        "metadata": meta | {"name": f"{name}-{number}", "labels": (meta.get("labels") or {}) | {NAME_LABEL: name}},
+        "spec": spec | {"source": spec["source"] | {"inline": text}},
+    }
+
+
+def reason(run: Run) -> str:
+    """Why *run* has ended, in one line: without the count of attempts before it and the traceback after it."""
+    said = _ATTEMPTS.sub("", run.status.message).strip()
+    return said.splitlines()[0] if said else str(run.status.phase)
+
+
+class Superseded(Exception):
+    """The file has changed again before its Run was Ready."""
+
+
+class NoSuccessor(Exception):
+    """The new Run cannot take the old one's place; the message says why."""
+
+
+@dataclass(kw_only=True)
+class Reloader:
+    """Follows the files of Runs. say: a line for the person; replaced: gets the name and the Run that now serves."""
+
+    kube: Kube
+    say: Callable[[str], None]
+    replaced: Callable[[str, Run], None]
+    sources: Sequence[Source]
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Follows them until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for source in self.sources:
+                group.create_task(self._follow(source))
+
+    async def _follow(self, source: Source) -> None:
+        meta = source.run["metadata"]
+        namespace, name = meta.get("namespace") or "default", meta["name"]
+        file = File(source.file, source.run["spec"]["source"]["inline"])
+        serving, text = name, None
+        while True:
+            try:
+                text = text if text is not None else file.look()
+                if text is None:
+                    await asyncio.sleep(LOOK_SECONDS)
+                    continue
+                given, text = text, None
+                wrong = await asyncio.to_thread(syntax.trouble, source.file.name, given)
+                if wrong is not None:
+                    raise NoSuccessor(wrong)
+                began = clock.monotonic()
+                made = await self._replace(source, given, file)
+            except Superseded as newer:
+                text = str(newer)
+            except (NoSuccessor, ValueError) as error:
+                self.say(f"{error}\n  {serving} serves as before")
+            except ApiError as error:
+                self.say(f"{source.file.name}: {error.message}\n  {serving} serves as before")
+            else:
+                old, serving = serving, made.metadata.name
+                took = clock.monotonic() - began
+                self.say(f"{source.file.name} changed: {serving} is Ready in the place of {old} ({took:.1f} s)")
+                self.replaced(name, made)
+                await self._delete(namespace, old)
+
+    async def _replace(self, source: Source, text: str, file: File) -> Run:
+        """Declares the new Run and returns it when it is Ready. Nothing of it is left where this raises."""
+        made = await self._create(source, text)
+        namespace, name = made.metadata.namespace, made.metadata.name
+        try:
+            return await self._ready(namespace, name, file)
+        except BaseException:
+            await self._delete(namespace, name)
+            raise
+
+    async def _create(self, source: Source, text: str) -> Run:
+        meta = source.run["metadata"]
+        namespace, name = meta.get("namespace") or "default", meta["name"]
+        for _ in range(MAX_NAMES):
+            number = self._numbers[name] = self._numbers.get(name, 1) + 1
+            obj = successor(source.run, text=text, number=number)
+            with suppress(AlreadyExists):
+                return await self.kube.create(paths.runs(namespace), obj, Run)
+        raise NoSuccessor(f"{source.file.name}: every name from {name}-2 on is taken")
+
+    async def _ready(self, namespace: str, name: str, file: File) -> Run:
+        end = clock.monotonic() + READY_SECONDS
+        while clock.monotonic() < end:
+            try:
+                found = await self.kube.get(paths.runs(namespace, name), Run)
+            except Missing:
+                raise NoSuccessor(f"Run {name} was deleted before it was Ready") from None
+            if found.ready:
+                return found
+            if found.status.phase in TERMINAL:
+                raise NoSuccessor(f"{file.path.name}: {reason(found)}")
+            newer = file.look()
+            if newer is not None:
+                raise Superseded(newer)
+            await asyncio.sleep(POLL_SECONDS)
+        raise NoSuccessor(f"{file.path.name}: Run {name} is not Ready after {READY_SECONDS:.0f} s")
+
+    async def _delete(self, namespace: str, name: str) -> None:
+        """Asks for the deletion; the platform lets calls in flight end."""
+        try:
+            await self.kube.delete(paths.runs(namespace, name))
+        except Missing:
+            return
+        except ApiError as error:
+            self.say(f"Run {name} is not deleted: {error.message}")
