@@ -11,6 +11,9 @@ from kruntimes.local.apiserver.values import same
 Json = dict[str, Any]
 
 
+_SCALARS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "numeric": (int, float)}
+
+
 class Unfit(Exception):
     """The configuration does not fit the schema: `.spec.nope: field not declared in schema`."""
 
@@ -41,8 +44,8 @@ def check(value: Any, place: Place, path: Path = ()) -> None:
                 raise Unfit(f"{shown(path)}: duplicate entries for key {shown((name,))}")
             seen.add(name)
             check(item, place.of or FREE, (*path, name))
-    elif place.type:
-        fits = {"string": str, "boolean": bool}.get(place.type, (int, float))
+    elif place.type in _SCALARS:
+        fits = _SCALARS[place.type]
         if not isinstance(value, fits) or (isinstance(value, bool) and place.type != "boolean"):
             raise Unfit(f"{shown(path)}: expected {place.type}, got {_got(value)}")
 

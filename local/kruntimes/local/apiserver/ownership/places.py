@@ -20,7 +20,7 @@ class Place:
     """kind: leaf, struct, map, keyed (a list by key), set, or free (whatever the value is).
 
     fields: of a struct. of: the items of a list, the values of a map, and of a struct what else may stand in it.
-    keys: of a keyed list, each with its default or ABSENT. type: what a leaf holds, or empty for anything.
+    keys: of a keyed list, each with its default or ABSENT. type: what a leaf holds (string, numeric, boolean), or empty for anything.
     """
 
     kind: str
@@ -89,7 +89,7 @@ def _of_node(node: Node) -> Place:
         if not fields and node.preserve:
             return FREE
         return Place(kind="struct", fields=fields, of=FREE if node.preserve or node.additional is True else None)
-    return Place(kind="leaf", type=node.type)
+    return Place(kind="leaf", type={"integer": "numeric", "number": "numeric"}.get(node.type, node.type))
 
 
 # ---------------------------------------------------------------- built-in kinds
