@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from contract.client import Api, at, eventually
-from contract.objects import install
+from contract.kinds import install
 
 MODULE = "kruntimes.local.apiserver"
 START_SECONDS = 30.0

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from typing import Any
 
 from contract.client import Api, Json, at
 from contract.objects import make
@@ -73,3 +74,16 @@ def forget(api: Api, name: str) -> None:
     """Removes what `cluster_user` made outside its namespace."""
     for resource in ("clusterrolebindings", "clusterroles"):
         api.delete(at(resource, None, name))
+
+
+def attributes(ns: str, verb: str, resource: str, *, group: str = "", name: str = "", sub: str = "") -> Json:
+    """What is asked, as `resourceAttributes`."""
+    asked = {"namespace": ns, "verb": verb, "group": group, "resource": resource, "subresource": sub, "name": name}
+    return {key: value for key, value in asked.items() if value}
+
+
+def may(client: Api, **spec: Any) -> bool:
+    """The answer to a SelfSubjectAccessReview."""
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+    found: bool = client.create(at("selfsubjectaccessreviews"), body).ok(201)["status"]["allowed"]
+    return found

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from contract.client import Answer, Api, Json, at, eventually
-from contract.objects import crd, make
+from contract.kinds import crd
+from contract.objects import make
 
 CRDS = at("customresourcedefinitions")
 SCHEMA: Json = {

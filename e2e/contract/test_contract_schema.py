@@ -133,7 +133,6 @@ def test_unknown_fields_of_built_in_kinds(api: Api, ns: str, name: str, resource
             b'{"metadata":{"name":"NAME"},"data":{"a":"1","a":"2"}}',
             'duplicate field "data.a"',
             id="built-in",
-            marks=pytest.mark.capability("real"),
         ),
         pytest.param(
             "widgets",
