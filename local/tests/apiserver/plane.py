@@ -1,7 +1,7 @@
 """A core with identities, rights and rules plugged in, its own clock and predictable names; for tests."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -22,12 +22,14 @@ START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
 class Plane:
-    """The core and the shortest ways to use it."""
+    """The core and the shortest ways to use it. more: what else is plugged in."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: Callable[[Parts], None]) -> None:
         self.now = START
         parts = Parts(strategies=dict(STRATEGIES), acts=dict(ACTS))
         access.install(parts, key=KEY)
+        for install in more:
+            install(parts)
         uids, suffixes = itertools.count(1), itertools.count(1)
         self.api = Api(
             parts,

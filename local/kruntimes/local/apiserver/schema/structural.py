@@ -17,9 +17,11 @@ ABSENT: Any = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What a value may be beyond its type. enum: allowed values; pattern: RE2; format: a known one, or empty."""
+    """What a value may be beyond its type. enum: allowed values; pattern: RE2; format: a known one, or empty;
+    format_text: as the schema spells it."""
 
     format: str = ""
+    format_text: str = ""
     pattern: str = ""
     enum: tuple[Any, ...] = ()
     minimum: float | None = None
@@ -126,6 +128,7 @@ def _bounds(raw: Mapping[str, Any], types: tuple[str, ...]) -> Bounds:
     type_ = types[0] if len(types) == 1 else "" if not types else "integer,string"
     return Bounds(
         format=formats.known(raw.get("format") or "", type_),
+        format_text=raw.get("format") or "",
         pattern=raw.get("pattern") or "",
         enum=tuple(raw.get("enum") or ()),
         minimum=raw.get("minimum"),

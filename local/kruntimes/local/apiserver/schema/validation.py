@@ -73,7 +73,9 @@ class _Validator:
             return []
         numeric = "number" in types or "integer" in types
         if node.bounds.format and is_ not in ("string", "array"):
-            return [self._wrong_type(path, node.bounds.format, {"integer": "int64", "number": "float64"}.get(is_, ""))]
+            return [
+                self._wrong_type(path, node.bounds.format_text, {"integer": "int64", "number": "float64"}.get(is_, ""))
+            ]
         if node.bounds.format and not numeric:
             return []
         return [self._wrong_type(path, wanted, is_)]
@@ -102,8 +104,7 @@ class _Validator:
             if not fits:
                 causes.append(self._bad(path, value, f"should match '{said}'"))
         if bounds.format in FORMATS and not FORMATS[bounds.format](value):
-            name = {"datetime": "date-time"}.get(bounds.format, bounds.format)
-            why = f"{path} in body must be of type {name}: {quote(value)}"
+            why = f"{path} in body must be of type {bounds.format_text}: {quote(value)}"
             causes.append(faults.type_invalid(self._at(path), value, why))
         return causes
 
