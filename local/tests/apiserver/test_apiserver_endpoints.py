@@ -41,7 +41,7 @@ def test_a_slice_holds_addresses_ports_and_what_the_pods_are() -> None:
     ]
 
 
-DELETING = {"metadata": {"deletionTimestamp": "2026-03-01T12:00:30Z"}}
+DELETING: Any = {"metadata": {"deletionTimestamp": "2026-03-01T12:00:30Z"}}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kruntimes.local.apiserver.request import ANONYMOUS, Credentials
 from kruntimes.local.apiserver.status import StatusError
 from kruntimes.local.apiserver.tokens import BadToken, TokenKey
 
-BY_POD = {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}
+BY_POD: dict[str, Any] = {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def recreated(plural: str, name: str) -> Callable[[Plane], None]:
         assert before is not None
         namespace = before["metadata"].get("namespace", "")
         plane.api.delete(plane.of(plural), namespace, name)
-        spec = {"spec": {**POD, "serviceAccountName": "sa"}} if plural == "pods" else {}
+        spec: dict[str, Any] = {"spec": {**POD, "serviceAccountName": "sa"}} if plural == "pods" else {}
         plane.make(plural, name, **spec)
 
     return change
