@@ -7,6 +7,7 @@ import pytest
 
 from kruntimes.runtime import requests
 from kruntimes.runtime.registry import Code, Refused, Wanted
+from kruntimes.runtime.sockets import binding
 
 GOOD: dict[str, object] = {
     "kind": "python", "run_uid": "2c24c1f0", "attempt": 1, "digest": "0" * 64, "handler": "main.handler",
@@ -92,16 +93,14 @@ def test_a_function_sees_the_containers_environment_and_its_own_but_no_setting_o
 
 
 def test_a_socket_that_is_in_use_is_not_taken(tmp_path: Path) -> None:
-    from kruntimes.runtime.server import _remove_stale
-
     path = tmp_path / "x.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        with pytest.raises(OSError, match="another process listens"):
-            _remove_stale(path)
-    _remove_stale(path)
-    assert not path.exists()
+        with pytest.raises(OSError, match="another process listens"), binding(path):
+            pass
+    with binding(path):
+        assert not path.exists()
     path.write_text("a file of somebody")
-    _remove_stale(path)
-    assert path.exists()
+    with binding(path):
+        assert path.exists()

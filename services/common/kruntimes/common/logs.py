@@ -70,3 +70,6 @@ def configure(level: str, component: str) -> None:
     for name in ("kubernetes_asyncio", "aiohttp.access", "asyncio", "hpack", "grpc"):
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
     logging.captureWarnings(True)
+    # No line names its call site, thread or process, so they are not looked up for each record.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False

@@ -38,8 +38,8 @@ class Answer:
     log_tail: str = ""
 
 
-def from_result(result: Result, why: Why | None, stage: Action | None) -> Answer:
-    """What a host's *result* means, given *why* it was being stopped and how far that went.
+def from_result(result: Result, why: Why | None, stage: Action | None, *, log_tail: str = "") -> Answer:
+    """What a host's *result* means, given *why* it was being stopped and how far that went, and what it printed.
 
     A passed deadline is a time-out whatever the handler made of its last moment. A cancelled call that still
     completed has completed. What a host says is checked again: user code shares its process.
@@ -53,30 +53,31 @@ def from_result(result: Result, why: Why | None, stage: Action | None) -> Answer
             code=FUNCTION_ERROR,
             error=ErrorDocument(reason="FunctionError", message="the host's answer is not readable"),
             recycle="the host's answer is not readable",
+            log_tail=log_tail,
         )
     if why is Why.DEADLINE:
-        return Answer(code=TIMEOUT, error=_timed_out(stage), recycle=meta.recycle, stage=stage)
+        return Answer(code=TIMEOUT, error=_timed_out(stage), recycle=meta.recycle, stage=stage, log_tail=log_tail)
     if result.code == OK:
         return Answer(
             code=OK, body=result.body, content_type=result.content_type, outputs=outputs, recycle=meta.recycle,
-            stage=stage,
+            stage=stage, log_tail=log_tail,
         )  # fmt: skip
     if result.code == CANCELLED and why is not None:
-        return Answer(code=CANCELLED, error=_cancelled(), recycle=meta.recycle, stage=stage)
+        return Answer(code=CANCELLED, error=_cancelled(), recycle=meta.recycle, stage=stage, log_tail=log_tail)
     code = BAD_INPUT if result.code == BAD_INPUT else FUNCTION_ERROR
-    return Answer(code=code, error=document, recycle=meta.recycle, stage=stage)
+    return Answer(code=code, error=document, recycle=meta.recycle, stage=stage, log_tail=log_tail)
 
 
-def from_end(how: str, why: Why | None, stage: Action | None) -> Answer:
+def from_end(how: str, why: Why | None, stage: Action | None, *, log_tail: str = "") -> Answer:
     """What it means that the host *how* (such as `exited with status 0`) instead of answering."""
     if why is Why.DEADLINE:
-        return Answer(code=TIMEOUT, error=_timed_out(stage), stage=stage)
+        return Answer(code=TIMEOUT, error=_timed_out(stage), stage=stage, log_tail=log_tail)
     if why is not None:
-        return Answer(code=CANCELLED, error=_cancelled(), stage=stage)
+        return Answer(code=CANCELLED, error=_cancelled(), stage=stage, log_tail=log_tail)
     document = ErrorDocument(
         reason="FunctionError", message=f"the function's process {how} before it answered", type="ProcessEnded"
     )
-    return Answer(code=FUNCTION_ERROR, error=document)
+    return Answer(code=FUNCTION_ERROR, error=document, log_tail=log_tail)
 
 
 def not_started(why: Why) -> Answer:

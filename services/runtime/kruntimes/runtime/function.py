@@ -7,7 +7,8 @@ The owner admits at most one call at a time (`lanes`); everything here is then s
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from kruntimes.common import clock
 from kruntimes.functions.wire.events import Call, Result
@@ -54,10 +55,19 @@ class Stopper:
     def __init__(self, tx: str) -> None:
         self.why: Why | None = None
         self.stage: Action | None = None
-        self.stopped = asyncio.get_running_loop().create_future()
         self._tx = tx
+        self._stopped: asyncio.Future[Why] | None = None
         self._host: HostProcess | None = None
         self._timers: list[asyncio.TimerHandle] = []
+
+    @property
+    def stopped(self) -> asyncio.Future[Why]:
+        """Done once the call is to be stopped; made for whoever waits for it, which a warm call does not."""
+        if self._stopped is None:
+            self._stopped = asyncio.get_running_loop().create_future()
+            if self.why is not None:
+                self._stopped.set_result(self.why)
+        return self._stopped
 
     def at(self, deadline: float) -> None:
         """Stops the call for its deadline at *deadline* (monotonic)."""
@@ -72,7 +82,8 @@ class Stopper:
         """Begins to stop the call; safe to repeat."""
         if self.why is None:
             self.why = why
-            self.stopped.set_result(why)
+            if self._stopped is not None:
+                self._stopped.set_result(why)
         if self._host is not None:
             for step in LADDERS[why]:
                 self._timers.append(asyncio.get_running_loop().call_later(step.after, self._act, step.action))
@@ -158,7 +169,8 @@ class Function:
         if self._starting is None and self._host is not None and self._host.alive:
             return self._host
         warming = self._tasks.create_task(self._warm())
-        await asyncio.wait({warming, stopper.stopped}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {warming, stopper.stopped}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if stopper.why is not None:
             return answers.not_started(stopper.why)
         outcome = warming.result()
@@ -240,11 +252,11 @@ class Function:
         result = await host.call(call)
         stopper.end()
         host.drain_log()
+        tail = self._tail.text()
         if isinstance(result, Ended):
-            answer = answers.from_end(str(result), stopper.why, stopper.stage)
+            answer = answers.from_end(str(result), stopper.why, stopper.stage, log_tail=tail)
         else:
-            answer = answers.from_result(result, stopper.why, stopper.stage)
-        answer = replace(answer, log_tail=self._tail.text())
+            answer = answers.from_result(result, stopper.why, stopper.stage, log_tail=tail)
         await self._after(host, answer)
         return answer
 

@@ -176,7 +176,7 @@ class Service:
             cache=self._cache,
             registry=self._registry,
             dispatcher=self._dispatcher,
-            access=Access(self._kube, tasks=self._tasks, count=lambda how: self._metrics.access.labels(how).inc()),
+            access=Access(self._kube, tasks=self._tasks, count=self._metrics.checked),
             peers=peers,
             fenced=lambda: self._pulse() is Pulse.FENCED,
         )

@@ -24,14 +24,28 @@ class Metrics:
         self.decisions = Counter(
             "kruntimes_runtimed_decisions", "Lifecycle decisions carried out.", ("decision",), registry=registry
         )
-        self.access = Counter(
+        self._access = Counter(
             "kruntimes_runtimed_access", "Authorization checks, by how they were answered.", ("how",), registry=registry
         )
         self.registered = Gauge("kruntimes_runtimed_registrations", "Functions held by this Pod.", registry=registry)
         self.fenced = Gauge("kruntimes_runtimed_fenced", "1 while the heartbeat is too old.", registry=registry)
 
+        self._answers: dict[tuple[str, int, Outcome], Counter] = {}
+        self._checks: dict[str, Counter] = {}
+
+    def checked(self, how: str) -> None:
+        """Counts one authorization check; *how* is one of the few words of `Access`."""
+        counter = self._checks.get(how)
+        if counter is None:
+            counter = self._checks[how] = self._access.labels(how)
+        counter.inc()
+
     def answered(self, *, hop: str, status: int, outcome: Outcome, seconds: float) -> None:
         """Counts one answer; hop is `gateway` or `peer`."""
-        self._requests.labels(hop, str(status), outcome.value).inc()
+        key = (hop, status, outcome)
+        counter = self._answers.get(key)
+        if counter is None:
+            counter = self._answers[key] = self._requests.labels(hop, str(status), outcome.value)
+        counter.inc()
         if not outcome.retry_safe:
             self._seconds.observe(seconds)
