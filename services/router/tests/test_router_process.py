@@ -80,7 +80,7 @@ async def sign(kube: Kube, pki: Pki) -> None:
     async with asyncio.timeout(LIMIT_SECONDS):
         while True:
             found, _ = await kube.list(paths.csrs(), CSR, field_selector=f"spec.signerName={SIGNER}")
-            if waiting := [each for each in found if not each.status.certificate]:
+            if waiting := [each for each in found if not each.status.certificate and not each.status.conditions]:
                 break
             await asyncio.sleep(0.05)
     for request in waiting:
