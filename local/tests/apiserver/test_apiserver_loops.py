@@ -94,6 +94,19 @@ async def test_a_failure_is_repeated_and_does_not_stop_the_others() -> None:
     assert "later" not in seen, "it has stopped listening"
 
 
+async def test_a_loop_that_does_not_understand_a_write_does_not_hinder_it() -> None:
+    plane = Plane()
+
+    def keys(event: Event) -> list[str]:
+        raise KeyError("labels")
+
+    async def body() -> None:
+        await asyncio.sleep(0)
+        assert plane.make("configmaps", "c")["metadata"]["name"] == "c"
+
+    await while_running(follow(plane.api, keys=keys, reconcile=lambda key: None), body)
+
+
 async def test_a_loop_comes_back_by_itself() -> None:
     plane, seen = Plane(), list[str]()
 

@@ -86,7 +86,12 @@ async def follow(
     loop = asyncio.get_running_loop()
 
     def wrote(event: Event) -> None:
-        for key in keys(event):
+        try:
+            found = list(keys(event))
+        except Exception:  # a fault of a loop is not one of whoever writes
+            log.exception("write not understood", extra={"resource": "/".join(event.resource)})
+            return
+        for key in found:
             pending.add(key)
             wake.set()
 
