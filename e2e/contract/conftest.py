@@ -24,6 +24,8 @@ from contract.kinds import install
 MODULE = "kruntimes.local.apiserver"
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
+SIGNING_KEYS = ("pki/sa.key", "serviceaccounts.pem")
+"""Where the key of ServiceAccount tokens lies beside the kubeconfig, in a test cluster and in an embedded server."""
 
 
 def _available() -> list[str]:
@@ -39,12 +41,16 @@ def _available() -> list[str]:
 
 @dataclass
 class Server:
-    """One API server under test. capabilities: what it has beyond the common ground."""
+    """One API server under test.
+
+    capabilities: what it has beyond the common ground. signing_key: of ServiceAccount tokens, where it can be read.
+    """
 
     name: str
     kubeconfig: Path
     capabilities: frozenset[str]
     admin: Api
+    signing_key: Path | None = None
     namespaces: dict[str, str] = field(default_factory=dict)
 
     def namespace(self, purpose: str) -> str:
@@ -106,7 +112,9 @@ def embedded_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
 def _opened(name: str, kubeconfig: Path) -> Iterator[Server]:
     admin = Api.connect(kubeconfig)
     eventually(f"{name} API server ready", lambda: admin.get("/readyz").code == 200)
-    server = Server(name, kubeconfig, frozenset({name}), admin)
+    key = next((k for k in (kubeconfig.parent / place for place in SIGNING_KEYS) if k.exists()), None)
+    capabilities = {name} | ({"signing-key"} if key else set())
+    server = Server(name, kubeconfig, frozenset(capabilities), admin, key)
     try:
         install(admin)
         yield server
