@@ -85,14 +85,18 @@ class InvokeServer:
         try:
             result = await self._answer(request, seen)
         except asyncio.CancelledError:
-            self._tell(seen, started, 499, Outcome.CANCELLED)  # the caller left; there is nobody to answer
+            self._tell(
+                seen, clock.monotonic() - started, 499, Outcome.CANCELLED
+            )  # the caller left; there is nobody to answer
             raise
         except Exception:
             log.exception("request failed", extra=self._extra(seen))
             result = failure(outcomes.OUTCOME_UNKNOWN, "an internal error", seen.invocation_id)
         response = self._response(request, seen, result)
         outcome = result.kind.outcome if isinstance(result, Failure) else Outcome.COMPLETED
-        self._tell(seen, started, response.status, outcome)
+        # Told in the loop's next round: the answer is written in this one, and nobody waits for a log line.
+        seconds = clock.monotonic() - started
+        asyncio.get_running_loop().call_soon(self._tell, seen, seconds, response.status, outcome)
         return response
 
     async def _answer(self, request: web.BaseRequest, seen: _Seen) -> Answer | Failure | None:
@@ -210,8 +214,7 @@ class InvokeServer:
             "attempt": seen.attempt,
         }
 
-    def _tell(self, seen: _Seen, started: float, status: int, outcome: Outcome) -> None:
-        seconds = clock.monotonic() - started
+    def _tell(self, seen: _Seen, seconds: float, status: int, outcome: Outcome) -> None:
         self._metrics.answered(hop="gateway", status=status, outcome=outcome, seconds=seconds)
         more = {"status": status, "outcome": outcome.value, "ms": round(seconds * 1000, 2)}
         log.info("invocation ended", extra=self._extra(seen) | more)
