@@ -1,7 +1,8 @@
 """What an invocation costs through the whole path, against Envoy alone and against Envoy with a bare upstream.
 
 All three stand behind the same TLS front (Envoy, concurrency 1, one core's worth of it) on the same machine in the
-same run, in turns, so that a machine that slows down slows them all. Needs a control plane, as `krt dev` does.
+same run, in turns, so that a machine that slows down slows them all. The control plane is the one of `krt dev`, or
+the one that KUBECONFIG names; it takes no part in a call.
 """
 
 import os
@@ -158,25 +159,34 @@ class Anchors:
             process.wait(10)
 
 
-def part_of(command: str) -> str | None:
-    """Which part of the path a process of `krt dev` is; None for those that take no part in a call."""
-    names = {
-        "kruntimes.authz": "authz",
-        "kruntimes.runtimed": "runtimed",
-        "kruntimes.runtime.host": "host processes",
-        "kruntimes.runtime": "Runtime Server",
-        "envoy": "Envoy",
-        "kruntimes.router": "router",
-        "kruntimes.controller": "operator",
-    }
-    return next((part for name, part in names.items() if name in command), None)
+PARTS = {
+    "kr-python-host": "host processes",
+    "kruntimes.authz": "authz",
+    "kruntimes.runtimed": "runtimed",
+    "kruntimes.router": "router",
+    "kruntimes.controller": "operator",
+    "kruntimes.local.apiserver": "control plane",
+    "kruntimes.runtime ": "Runtime Server",
+    "bin/envoy": "Envoy",
+}
+"""What a process's name and command line say it is; the first that is found counts."""
+
+
+def part_of(command: str) -> str:
+    """Which part of the path a process is; the shims of the local node count as `krt dev`."""
+    if "shim.py" in command:
+        return "krt dev"
+    return next((part for name, part in PARTS.items() if name in command), "krt dev")
 
 
 def cpu_by_part(pids: dict[int, str]) -> dict[str, float]:
-    """CPU seconds so far of each part."""
+    """CPU seconds so far of each part; the load generator and the anchors are none."""
     used: dict[str, float] = {}
+    mine = {os.getpid(), *descendants(os.getpid())}
     for pid, command in pids.items():
-        part = part_of(command) or "krt dev"
+        if pid in mine:
+            continue
+        part = part_of(command)
         try:
             used[part] = used.get(part, 0.0) + cpu_seconds(pid)
         except FileNotFoundError:
@@ -275,8 +285,11 @@ def main() -> int:
         flush=True,
     )
     krt = Path(sys.executable).with_name("krt")
+    given = os.environ.get("KUBECONFIG")
+    control_plane = ["--control-plane", given] if given else []
     with subprocess.Popen(
-        [krt, "dev", str(HERE / "runtimes"), "--", sys.executable, __file__, "--inside"], env=environment
+        [krt, "dev", *control_plane, str(HERE / "runtimes"), "--", sys.executable, __file__, "--inside"],
+        env=environment,
     ) as process:
         try:
             return process.wait(900)

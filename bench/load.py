@@ -116,7 +116,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """Every process below *pid*, with its command line."""
+    """Every process below *pid*, with its name and its command line."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -130,7 +130,8 @@ def descendants(pid: int) -> dict[int, str]:
     while todo:
         child = todo.pop()
         try:
-            found[child] = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            line = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            found[child] = Path(f"/proc/{child}/comm").read_text().strip() + " " + line
         except (FileNotFoundError, ProcessLookupError):
             continue
         todo += parents.get(child, [])
