@@ -1,12 +1,10 @@
-"""`krt dev` as a person uses it: one command, a line that works when pasted, and nothing left behind.
-
-It is the only node of the control plane it stands on, so these tests start one of their own.
-"""
+"""`krt dev` as a person uses it: one command, a line that works when pasted, and nothing left behind."""
 
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -52,14 +50,13 @@ def own_control_plane() -> Iterator[Path]:
 class Dev:
     """One `krt dev` with a folder for temporary files of its own, by which everything that is its is known."""
 
-    def __init__(self, kubeconfig: Path, *arguments: str) -> None:
+    def __init__(self, *arguments: str | Path, **env: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="kd-", dir="/tmp"))
         self.output = self.folder.with_suffix(".out")
         with open(self.output, "wb") as output:
             self.process = subprocess.Popen(
-                [KRT, "dev", "--control-plane", kubeconfig, *arguments],
-                cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
-                env={**os.environ, "TMPDIR": str(self.folder)}, start_new_session=True,
+                [KRT, "dev", *arguments], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, "TMPDIR": str(self.folder), **env}, start_new_session=True,
             )  # fmt: skip
 
     def said(self, pattern: str) -> re.Match[str]:
@@ -75,20 +72,37 @@ class Dev:
         assert isinstance(found, re.Match)
         return found
 
-    def left(self) -> list[str]:
-        """What still exists of it: processes that name its folder anywhere, and whatever is in the folder."""
+    def processes(self) -> dict[int, str]:
+        """The command lines of all processes that name its folder anywhere, by PID."""
         marker = str(self.folder).encode()
-        found = [str(path) for path in self.folder.iterdir()]
+        found: dict[int, str] = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
             try:
-                told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                line = (entry / "cmdline").read_bytes()
+                told = line + (entry / "environ").read_bytes()
             except OSError:
                 continue
             if marker in told:
-                found.append(told[:80].replace(b"\0", b" ").decode("utf-8", "replace"))
+                found[int(entry.name)] = line.replace(b"\0", b" ").decode("utf-8", "replace")
         return found
+
+    def pids(self, pattern: str) -> list[int]:
+        """The processes whose command line begins as *pattern* says, the oldest first; shims name theirs at the end."""
+        return sorted(pid for pid, line in self.processes().items() if re.match(pattern, line))
+
+    def left(self) -> list[str]:
+        """What still exists of it: its processes, and whatever is in the folder."""
+        return [*map(str, self.folder.iterdir()), *(line[:80] for line in self.processes().values())]
+
+    def krt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs krt as a person would in another shell, with the kubeconfig of the ready screen alone."""
+        kubeconfig = self.said(r"^export KUBECONFIG=(\S+)$")[1]
+        env = {name: value for name, value in os.environ.items() if name != "KRT_TOKEN"}
+        return subprocess.run(
+            [KRT, *arguments], capture_output=True, text=True, timeout=LIMIT, env={**env, "KUBECONFIG": kubeconfig}
+        )
 
     def ended(self) -> int:
         """Waits for the end; returns the exit status when nothing is left."""
@@ -106,11 +120,11 @@ class Dev:
 
 
 @pytest.fixture
-def dev(own_control_plane: Path) -> Iterator[Callable[..., Dev]]:
+def dev() -> Iterator[Callable[..., Dev]]:
     started: list[Dev] = []
 
-    def start(*arguments: str) -> Dev:
-        started.append(Dev(own_control_plane, *arguments))
+    def start(*arguments: str | Path, **env: str) -> Dev:
+        started.append(Dev(*arguments, **env))
         return started[-1]
 
     yield start
@@ -124,17 +138,16 @@ def shell(line: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
-def test_the_line_it_prints_calls_the_function_and_a_kill_leaves_nothing(dev: Callable[..., Dev]) -> None:
-    one = dev("examples/hello")
-    line = one.said(r"^curl .*$")[0]
-    assert "krt dev is ready after" in one.output.read_text()
-    answer = shell(line)
+def test_on_a_real_control_plane_the_line_it_prints_calls_the_function(
+    dev: Callable[..., Dev], own_control_plane: Path
+) -> None:
+    one = dev("--control-plane", own_control_plane, "examples/hello")
+    answer = shell(one.said(r"^curl .*$")[0])
     assert re.match(r"HTTP/\S+ 200", answer), answer
-    assert '"hello":"you"' in answer.replace(" ", "")
-    assert "x-kruntime-outcome: completed" in answer
-    assert "x-kruntime-invocation-id: " in answer
+    assert one.krt("invoke", "hello", "-d", '{"name": "krt"}').stdout.startswith('{"hello":"krt"')
+    assert "krt" in one.krt("logs", "hello").stdout or one.krt("logs", "hello").returncode == 0
 
-    second = dev("examples/hello")
+    second = dev("--control-plane", own_control_plane, "examples/hello")
     assert second.process.wait(LIMIT) == 1
     assert f"another krt dev (process {one.process.pid})" in second.output.read_text()
     assert second.left() == []
@@ -144,50 +157,151 @@ def test_the_line_it_prints_calls_the_function_and_a_kill_leaves_nothing(dev: Ca
     eventually("nothing is left", lambda: not one.left(), STOP_LIMIT)
 
 
-def test_a_command_has_the_stack_in_its_environment_and_its_status_is_ours(dev: Callable[..., Dev]) -> None:
+FUNCTION = """
+def handler(event):
+    print("printed by", "{0}")
+    return "{0}"
+"""
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
+def test_a_changed_file_takes_the_place_of_the_old_one_when_it_works(dev: Callable[..., Dev], tmp_path: Path) -> None:
+    file = tmp_path / "greet.py"
+    file.write_text(FUNCTION.format("one"))
+    one = dev(file)
+    answer = shell(one.said(r"^curl .*$")[0])
+    assert re.match(r"HTTP/\S+ 200", answer), answer
+    assert "x-kruntime-outcome: completed" in answer
+    assert answer.endswith("one")
+
+    file.write_text("def handler(event):\n    return (\n")
+    one.said(r"greet\.py, line 2: .*never closed\n  greet serves as before")
+    file.write_text("import no_such_module\n")
+    one.said(r"greet\.py: .*no_such_module.*\n  greet serves as before")
+    assert one.krt("invoke", "greet", "--id", "before").stdout == "one"
+
+    file.write_text(FUNCTION.format("two"))
+    one.said(r"greet\.py changed: greet-\d+ is Ready in the place of greet ")
+    assert one.krt("invoke", "greet", "--id", "after").stdout == "two"
+    newest = one.said(r"call it:\n\n(curl .*)$")[1]
+    assert shell(newest).endswith("two")
+    eventually("only the new one is left", lambda: len(one.krt("get", "-o", "name").stdout.split()) == 1)
+
+    told = one.krt("logs", "greet", "--invocation", "after").stdout.splitlines()
+    assert told[0].split(maxsplit=1)[1] == "after     printed by two"
+    assert "completed, status 200" in told[-1]
+    assert "before" not in one.krt("logs", "greet").stdout
+
+    one.process.send_signal(signal.SIGKILL)
+    one.process.wait(STOP_LIMIT)
+    eventually("nothing is left", lambda: not one.left(), STOP_LIMIT)
+
+
+KILLED = {
+    "authz": r"\S*python \S*-m kruntimes\.authz",
+    "envoy": r"\S*/envoy ",
+    "router": r"\S*python \S*-m kruntimes\.router",
+    "operator": r"\S*python \S*-m kruntimes\.controller",
+    "runtimed": r"\S*python \S*-m kruntimes\.runtimed",
+    "Runtime Server": r"\S*python \S*-m kruntimes\.runtime --host python",
+}
+
+
+@pytest.mark.timeout(300)
+def test_a_kill_of_each_process_is_recovered_from_and_that_of_the_control_plane_is_the_end(
+    dev: Callable[..., Dev], tmp_path: Path
+) -> None:
+    (tmp_path / "die.py").write_text("import os\ndef handler(event):\n    os.kill(os.getpid(), 9)\n")
+    one = dev(tmp_path / "die.py")
+    one.said(r"^curl .*$")
+    (tmp_path / "again.py").write_text("def handler(event):\n    return event\n")
+
+    assert one.krt("invoke", "die").returncode == 1, "a killed host is a function error"
+    for what, pattern in KILLED.items():
+        victim = one.pids(pattern)[0]
+        os.kill(victim, signal.SIGKILL)
+        eventually(f"{what} is gone", lambda victim=victim: victim not in one.processes())  # type: ignore[misc]
+        eventually(f"{what} runs again", lambda pattern=pattern: one.pids(pattern))  # type: ignore[misc]
+
+        def a_new_run_works() -> bool:
+            made = one.krt("run", str(tmp_path / "again.py"), "--handler", "again.handler", "--wait")
+            return one.krt("invoke", made.stdout.strip() or "none", "-d", '{"n":1}').stdout == '{"n":1}'
+
+        eventually(f"a new Run works after a kill of {what}", a_new_run_works)
+    assert one.process.poll() is None, one.output.read_text()
+
+    os.kill(one.pids(r"\S*python \S*-m kruntimes\.local\.apiserver")[0], signal.SIGKILL)
+    assert one.ended() == 1
+    assert "krt dev: the control plane ended" in one.output.read_text()
+    assert "Traceback" not in one.output.read_text()
+
+
+class Trap:
+    """An API server that must not be asked: a listening socket that counts who comes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.setblocking(False)
+        self.kubeconfig = folder / "theirs"
+        server = f"https://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.kubeconfig.write_text(
+            "{current-context: x, contexts: [{name: x, context: {cluster: x, user: x}}], "
+            f"clusters: [{{name: x, cluster: {{server: '{server}'}}}}], users: [{{name: x, user: {{token: secret}}}}]}}"
+        )
+
+    def touched(self) -> bool:
+        """Whether anybody has connected; closes it."""
+        with self._socket:
+            try:
+                self._socket.accept()[0].close()
+            except BlockingIOError:
+                return False
+            return True
+
+
+def test_a_command_has_the_stack_in_its_environment_and_another_cluster_is_not_touched(
+    dev: Callable[..., Dev], tmp_path: Path
+) -> None:
     script = (
         'krt get hello -o json | grep -q FunctionRegistered && krt invoke hello -d \'{"name": "it"}\' && '
         'test -s "$KRT_CACERT" -a -n "$KRT_TOKEN" -a -n "$KRT_GATEWAY" -a -n "$KUBECONFIG" && exit 7'
     )
-    one = dev("examples/hello", "--", "env", f"PATH={KRT.parent}:{os.environ['PATH']}", "sh", "-c", script)
+    trap = Trap(tmp_path)
+    one = dev(
+        "examples/hello", "--", "env", f"PATH={KRT.parent}:{os.environ['PATH']}", "sh", "-c", script,
+        KUBECONFIG=str(trap.kubeconfig), HOME=str(tmp_path),
+    )  # fmt: skip
     one.said(r'"hello": ?"it"')
     assert one.ended() == 7
+    assert not trap.touched()
 
 
 def test_ctrl_c_while_it_starts_ends_it_in_order(dev: Callable[..., Dev]) -> None:
     one = dev("examples/hello")
-    one.said(r"operator is ready")
+    one.said(r"definitions and roles")
     one.process.send_signal(signal.SIGINT)
     assert one.ended() == 0
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("name", "text", "said"),
     [
-        pytest.param("kind: Run\n", "hello.yaml: an object without apiVersion and kind", id="not-an-object"),
+        pytest.param("x.yaml", "kind: Run\n", "x.yaml: an object without apiVersion and kind", id="not-an-object"),
         pytest.param(
+            "x.yaml",
             "apiVersion: kruntimes.io/v1alpha1\nkind: Run\nmetadata: {name: x}\nspec: {source: {inlinePath: x.py}}\n",
             "Run x names x.py, which does not lie beside it",
             id="no-such-file",
         ),
+        pytest.param("x.py", "def handler(event)\n", "x.py, line 1: expected ':'", id="not-python"),
+        pytest.param("x.sh", "handler() {\n", "x.sh, line 2: syntax error", id="not-bash"),
     ],
 )
 def test_a_folder_that_cannot_be_applied_is_refused_before_anything_starts(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, name: str, text: str, said: str
 ) -> None:
-    (tmp_path / "hello.yaml").write_text(text)
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.touch()
-    done = subprocess.run(
-        [KRT, "dev", "--control-plane", kubeconfig, tmp_path], capture_output=True, text=True, timeout=LIMIT
-    )
+    (tmp_path / name).write_text(text)
+    done = subprocess.run([KRT, "dev", tmp_path], capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_without_a_control_plane_it_says_what_it_needs() -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-    done = subprocess.run([KRT, "dev", "examples/hello"], capture_output=True, text=True, env=environment, cwd=ROOT)
-    assert done.returncode == 2
-    assert "name an administrator's kubeconfig with --control-plane" in done.stderr.replace("\n", " ")

@@ -86,7 +86,8 @@ def test_what_cannot_be_applied_is_a_sentence(tmp_path: Path, files: dict[str, s
 def test_the_ready_screen_has_a_line_that_a_shell_reads_back(tmp_path: Path) -> None:
     function = screen.Function("hello", "default", "python", "https://127.77.1.1:8443/v1/x:invoke")
     facts = screen.Facts(
-        seconds=6.25, gateway="https://127.77.1.1:8443", runtimes=[("python", 2, 2)], functions=[function],
+        seconds=6.25, gateway="https://127.77.1.1:8443", api="https://127.77.1.1:6443",
+        runtimes=[("python", 2, 2)], functions=[function],
         ca_file=tmp_path / "a b" / "ca.crt", token_file=tmp_path / "token", logs=tmp_path, kubeconfig=tmp_path / "k",
     )  # fmt: skip
     text = screen.ready(facts)
@@ -100,8 +101,8 @@ def test_the_ready_screen_has_a_line_that_a_shell_reads_back(tmp_path: Path) -> 
 
 def test_without_a_function_the_screen_says_how_to_declare_one(tmp_path: Path) -> None:
     facts = screen.Facts(
-        seconds=1, gateway="g", runtimes=[], functions=[], ca_file=tmp_path, token_file=tmp_path, logs=tmp_path,
-        kubeconfig=tmp_path,
+        seconds=1, gateway="g", api="a", runtimes=[], functions=[], ca_file=tmp_path, token_file=tmp_path,
+        logs=tmp_path, kubeconfig=tmp_path,
     )  # fmt: skip
     assert "krt run FILE" in screen.ready(facts)
 

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,8 @@ async def _main(options: Options, given: project.Project) -> int:
         say(ROOT)
     stop = _signals()
     instance = Instance.open(draw=random.Random(), logs=options.logs)  # noqa: S311
+    # The client library writes a kubeconfig's keys into temporary files, which a killed process cannot remove.
+    tempfile.tempdir = str(instance.folder)
     try:
         _log_to(instance.logs / "krt-dev.log", options.log_level)
         plane = await _plane(options, instance)

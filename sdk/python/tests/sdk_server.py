@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import yaml
 from cryptography import x509
@@ -50,6 +51,7 @@ class Server:
         self.folder = folder
         self.runs: dict[str, dict[str, Any]] = {}
         self.reply = Reply()
+        self.logs: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.calls: list[tuple[str, str, dict[str, str], bytes]] = []
         self.url = ""
         self.ca_pem = ""
@@ -70,6 +72,13 @@ class Server:
         meta = {"name": name, "namespace": "default", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"}
         spec = {"runtime": "python", "mode": {"function": {"handler": "m.f"}}}
         self.runs[name] = {"metadata": meta, "spec": spec, "status": status}
+
+    def log(self, container: str, message: str, **fields: Any) -> None:
+        """Adds a line to the log of a container of the one Pod; its time is its number."""
+        lines = self.logs.setdefault(("python-0", container), [])
+        at = sum(len(some) for some in self.logs.values())
+        time = f"2026-01-01T00:00:{at:02d}.000+00:00"
+        lines.append({"time": time, "level": "info", "component": container, "message": message, **fields})
 
     def kubeconfig(self, **user: Any) -> Path:
         """A kubeconfig for it; *user* is the credential, a token by default."""
@@ -126,6 +135,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(201, json.dumps(self.state.runs[name]).encode())
         elif path == RUNS:
             self._answer(200, json.dumps({"items": list(runs.values())}).encode())
+        elif path == "/api/v1/namespaces/default/pods":
+            self._answer(
+                200, json.dumps({"items": [{"metadata": {"name": pod}} for pod, _ in self.state.logs]}).encode()
+            )
+        elif path.startswith("/api/v1/namespaces/default/pods/") and path.endswith("/log"):
+            container = parse_qs(self.path.partition("?")[2])["container"][0]
+            lines = self.state.logs.get((path.split("/")[-2], container), [])
+            text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+            self._answer(200, f"not a line of ours\n{text}".encode())
         elif path.startswith(f"{RUNS}/") and (name := path.rsplit("/", 1)[1]) in runs:
             if self.command == "PUT":
                 runs[name] = json.loads(body)

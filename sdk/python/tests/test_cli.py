@@ -171,6 +171,112 @@ def test_a_run_or_one_invocation_is_cancelled(server: Server) -> None:
     assert server.calls[-1][1].endswith("/invocations/i%2F1:cancel")
 
 
+def placed(server: Server, name: str, *, phase: str = "Ready", deleting: bool = False) -> None:
+    """A Run that `krt dev` has put in the place of `hello`."""
+    server.add_run(name, phase=phase)
+    server.runs[name]["metadata"]["labels"] = {"kruntimes.io/dev-name": "hello"}
+    if deleting:
+        server.runs[name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+
+def test_a_name_is_followed_to_the_run_in_its_place(server: Server) -> None:
+    server.add_run("hello")
+    placed(server, "hello-2")
+    assert krt(server, "get", "hello", "-o", "name").stdout == "run.kruntimes.io/hello\n", "the first one still serves"
+    server.runs["hello"]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert krt(server, "get", "hello", "-o", "name").stdout == "run.kruntimes.io/hello-2\n"
+    del server.runs["hello"]
+    placed(server, "hello-3", phase="Running")
+    placed(server, "hello-4", deleting=True)
+    assert krt(server, "get", "hello", "-o", "name").stdout == "run.kruntimes.io/hello-2\n", "the one that is Ready"
+    assert krt(server, "invoke", "hello").exit_code == 0
+    assert server.runs["hello-2"]["metadata"]["uid"] in server.calls[-1][1]
+    assert krt(server, "delete", "hello").stdout == "Run hello-2 deleted\n"
+    assert "hello-2" not in server.runs
+
+
+def test_logs_are_the_runs_own_lines_in_order(server: Server) -> None:
+    server.add_run("hello")
+    uid = server.runs["hello"]["metadata"]["uid"]
+    long = "0123456789abcdef"
+    server.log("runtimed", "run claimed", run_uid=uid, attempt=1)
+    server.log("runtime", "function ready", run_uid=uid)
+    server.log("runtimed", "function ready", run_uid=uid)
+    server.log("runtime", "function log", run_uid=uid, invocation_id="a", line="printed by a")
+    server.log("runtime", "function log", run_uid="another", invocation_id="a", line="printed by another")
+    server.log("runtimed", "invocation ended", run_uid=uid, invocation_id="a", outcome="completed", status=200, ms=1.5)
+    server.log("runtime", "function log", run_uid=uid, invocation_id=long, line="{")
+    server.log("runtimed", "invocation ended", run_uid=uid, invocation_id=long, outcome="timeout", status=504, ms=9)
+    said = [line.split(maxsplit=1)[1] for line in krt(server, "logs", "hello").stdout.splitlines()]
+    assert said == [
+        "-- run claimed",
+        "-- function ready",
+        "a         printed by a",
+        "a         -- completed, status 200, 1.5 ms",
+        "01234567  {",
+        f"01234567  -- timeout, status 504, 9 ms, invocation {long}",
+    ]
+    assert krt(server, "logs", "hello", "--invocation", "a", "--tail", "1").stdout.endswith(
+        "completed, status 200, 1.5 ms\n"
+    )
+    raw = krt(server, "logs", "hello", "--invocation", "a", "-o", "json").stdout.splitlines()
+    assert [json.loads(line)["message"] for line in raw] == ["function log", "invocation ended"]
+
+
+@pytest.mark.parametrize("assigned", [True, False], ids=["its-pod", "no-pod-any-more"])
+def test_following_the_logs_of_a_run_that_has_ended_shows_them_and_ends(server: Server, assigned: bool) -> None:
+    server.add_run("hello", phase="Failed")
+    if not assigned:
+        del server.runs["hello"]["status"]["assignedPod"]
+    uid = server.runs["hello"]["metadata"]["uid"]
+    server.log("runtime", "function log", run_uid=uid, invocation_id="a", line="last words")
+    result = krt(server, "logs", "hello", "-f")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("last words") == 1
+
+
+def test_a_task_is_declared_and_it_is_said_that_it_waits(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "nightly.sh"
+    file.write_text("echo hi\n")
+    result = krt(server, "task", str(file), "-e", "A=1", "--timeout", "10m", "--", "--verbose", "x")
+    assert (result.exit_code, result.stdout) == (0, "nightly-x\n"), result.output
+    assert "this version runs none" in result.stderr
+    assert server.runs["nightly-x"]["spec"] == {
+        "runtime": "bash",
+        "source": {"inline": "echo hi\n"},
+        "mode": {"task": {"args": ["--verbose", "x"]}},
+        "env": [{"name": "A", "value": "1"}],
+        "timeout": "10m",
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "said"),
+    [
+        pytest.param("ready", 0, "Run hello is ready", id="ready"),
+        pytest.param("phase=ready", 0, "Run hello is phase=Ready", id="a-phase-in-any-case"),
+        pytest.param("phase=Failed", 1, "is not phase=Failed after 0.1 s", id="another-phase"),
+        pytest.param("phase=Done", 2, "is none of ready, ended, deleted, phase=(Pending|", id="no-phase"),
+    ],
+)
+def test_wait_knows_states_and_phases(server: Server, state: str, status: int, said: str) -> None:
+    server.add_run("hello")
+    result = krt(server, "wait", "hello", "--for", state, "--timeout", "100ms")
+    assert result.exit_code == status, result.output
+    assert said in result.output.replace("\n", " ")
+
+
+def test_a_phase_that_can_never_come_is_not_waited_for(server: Server) -> None:
+    server.add_run("hello", phase="Failed")
+    assert "ended as Failed" in krt(server, "wait", "hello", "--for", "phase=Running").stderr
+    assert krt(server, "wait", "hello", "--for", "phase=Failed").exit_code == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_what_the_shell_reads(server: Server, shell: str) -> None:
+    assert "_KRT_COMPLETE" in krt(server, "completion", shell).stdout
+
+
 RUN: dict[str, Any] = {
     "metadata": {"name": "x", "namespace": "d", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
     "spec": {"runtime": "python", "mode": {"function": {"handler": "m.f"}}},

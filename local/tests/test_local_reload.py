@@ -1,0 +1,94 @@
+"""What a change of a file means, and what a source that cannot be loaded is told."""
+
+from pathlib import Path
+
+import pytest
+
+from kruntimes.common.api.names import NAME_LABEL
+from kruntimes.common.api.views import Run, RunStatus
+from kruntimes.local import syntax
+from kruntimes.local.project import run_of
+from kruntimes.local.reload import File, reason, successor
+
+
+def test_a_new_text_is_given_once_it_has_settled(tmp_path: Path) -> None:
+    path = tmp_path / "f.py"
+    path.write_text("a")
+    file = File(path, "a")
+    assert [file.look(), file.look(), file.look()] == [None, None, None]
+    path.write_text("ab")
+    assert file.look() is None, "it may still be written"
+    assert file.look() == "ab"
+    assert file.look() is None
+
+
+def test_a_file_that_goes_and_comes_back_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "f.py"
+    path.write_text("a")
+    file = File(path, "a")
+    file.look()
+    path.unlink()
+    assert file.look() is None
+    path.write_text("b")
+    assert [file.look(), file.look()] == [None, "b"]
+
+
+def test_a_touch_is_no_change(tmp_path: Path) -> None:
+    path = tmp_path / "f.py"
+    path.write_text("a")
+    file = File(path, "a")
+    fresh = tmp_path / "g.py"
+    fresh.write_text("a")
+    fresh.replace(path)
+    assert [file.look(), file.look(), file.look()] == [None, None, None]
+
+
+def test_bytes_that_are_no_text_are_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "f.py"
+    path.write_bytes(b"\xff")
+    file = File(path, "a")
+    assert file.look() is None
+    with pytest.raises(ValueError, match=r"f\.py is not UTF-8"):
+        file.look()
+    assert file.look() is None
+
+
+def test_the_new_run_differs_in_name_label_and_text_alone() -> None:
+    old = run_of("greet.py", "old")
+    new = successor(old, text="new", number=3)
+    assert new["metadata"] == {"name": "greet-3", "labels": {NAME_LABEL: "greet"}}
+    assert new["spec"]["source"] == {"inline": "new", "inlinePath": "greet.py"}
+    assert new["spec"]["mode"] == old["spec"]["mode"]
+    assert old == run_of("greet.py", "old")
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        pytest.param("attempt 1 of 1: RegistrationFailed: x (f.py, line 1)\nmore", "x (f.py, line 1)", id="traceback"),
+        pytest.param("", "Failed", id="nothing-said"),
+    ],
+)
+def test_the_reason_is_one_line(message: str, said: str) -> None:
+    assert reason(Run(status=RunStatus(phase="Failed", message=message))) == said
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        pytest.param("f.py", "def f():\n    return 1\n", None, id="python"),
+        pytest.param("f.py", "x = '\\d'\n", None, id="a-warning-is-no-error"),
+        pytest.param("f.py", "\ndef f(:\n", "f.py, line 2: invalid syntax", id="not-python"),
+        pytest.param("f.py", "x\0", "f.py: not Python: source code string cannot contain null bytes", id="null"),
+        pytest.param("f.sh", "f() { echo 1; }\n", None, id="bash"),
+        pytest.param("f.sh", "touch made\nif\n", "f.sh, line 3: syntax error: unexpected end of file", id="not-bash"),
+        pytest.param("f.txt", "(", None, id="something-else"),
+    ],
+)
+def test_what_cannot_be_loaded_is_told_with_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, said: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = syntax.trouble(file, text)
+    assert found == said or (found is not None and "null bytes" in found and said is not None and "null" in said)
+    assert list(tmp_path.iterdir()) == [], "nothing was executed"
