@@ -12,7 +12,8 @@ from kruntimes.local.apiserver.status import StatusError, bad_request
 Json = dict[str, Any]
 
 MAX_MOMENTS = 32
-"""Unfinished lists that are held; a caller whose list was pushed out begins again, as after compaction."""
+"""Unfinished lists that are held; a caller whose list was pushed out begins again, as after compaction. What they hold
+beyond the objects of now is bounded by the history: see `compact`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Pages:
         if len(self._held) > MAX_MOMENTS:
             self._held.popitem(last=False)
         return self._page(str(self._begun), 0, limit)
+
+    def compact(self, version: int) -> None:
+        """Forgets every moment before *version*: the history does not reach back there either."""
+        while self._held and next(iter(self._held.values()))[0] < version:
+            self._held.popitem(last=False)
 
     def following(self, token: str, limit: int) -> Page:
         """The page that *token* names; raises BadRequest, and Expired where the moment is no longer held."""

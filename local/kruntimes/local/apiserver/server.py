@@ -63,9 +63,11 @@ class Server:
 
     def __init__(self, api: Api, *, now: Callable[[], datetime], logs: NodeLogs, encoded: Encoded) -> None:
         hub = Hub(now, encoded)
+        pages = Pages()
         api.listen(hub.publish)
+        api.listen(lambda event: pages.compact(api.store.compacted))
         self._api, self._logs = api, logs
-        self._backend = Backend(api=api, hub=hub, pages=Pages(), logs=logs, encoded=encoded, now=now)
+        self._backend = Backend(api=api, hub=hub, pages=pages, logs=logs, encoded=encoded, now=now)
         self._last_request = clock.monotonic()
         self._runner: web.ServerRunner | None = None
         self._address = ""

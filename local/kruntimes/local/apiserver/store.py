@@ -61,6 +61,11 @@ class Store:
         self._size, self._on_write = size, on_write
         self._history_events, self._history_bytes = history_events, history_bytes
 
+    @property
+    def compacted(self) -> int:
+        """The version from which on the history is complete."""
+        return self._compacted
+
     # ------------------------------------------------------------ reading
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
