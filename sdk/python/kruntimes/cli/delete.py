@@ -9,7 +9,7 @@ from kruntimes.cli.options import Duration, Target, connection
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--wait/--no-wait", "wait_", default=True, show_default=True, help="Wait until they are gone.")
 @click.option("--timeout", type=Duration(), default="60s", show_default=True, help="How long to wait for each.")
-@click.option("--ignore-not-found", is_flag=True)
+@click.option("--ignore-not-found", is_flag=True, help="A name that is not there is no error.")
 @connection
 def command(target: Target, names: tuple[str, ...], wait_: bool, timeout: float, ignore_not_found: bool) -> None:
     """Deletes Runs; their functions stop, and their capacity is free again when they are gone."""

@@ -43,10 +43,13 @@ class WithCommand(click.Command):
 def command(
     ctx: click.Context, path: Path | None, control_plane: Path | None, logs: Path | None, log_level: str
 ) -> int:
-    """Starts everything, applies PATH, and prints the line that calls it; Ctrl-C ends it.
+    """Starts everything, applies PATH, and prints the line that calls it; Ctrl-C ends it and leaves nothing behind.
 
     PATH is a folder (its .yaml files in the order of their names; a .py or .sh that none of them names becomes a Run)
-    or one file. With COMMAND, runs that when all is ready, with KUBECONFIG, KRT_GATEWAY, KRT_TOKEN and KRT_CACERT set,
+    or one file. When the .py or .sh file of a Run changes, a new Run takes the old one's place as soon as it is Ready;
+    krt, given the first one's name, follows.
+
+    With COMMAND, runs that when all is ready, with KUBECONFIG, KRT_GATEWAY, KRT_TOKEN and KRT_CACERT set,
     then stops everything and exits with its status.
     """
     if control_plane is not None and not control_plane.is_file():

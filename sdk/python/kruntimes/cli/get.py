@@ -9,7 +9,7 @@ from kruntimes.cli.options import Target, connection
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml", "name"]))
+@click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml", "name"]), help="[default: a table]")
 @connection
 def command(target: Target, name: str | None, output: str | None) -> None:
     """Shows the Runs of the namespace, or the Run NAME."""

@@ -24,7 +24,7 @@ STATUS = {
 @click.command()
 @click.argument("name")
 @click.option("-d", "--data", default="{}", metavar="JSON|@FILE|-", help="The payload. [default: {}]")
-@click.option("--content-type", default="application/json", show_default=True)
+@click.option("--content-type", default="application/json", show_default=True, help="What the payload is.")
 @click.option("--id", "invocation_id", metavar="ID", help="Invocation id, for logs and for cancelling it.")
 @click.option("--timeout", type=Duration(), help="Deadline, such as 5s. [default: the platform's, 60s]")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="The whole answer: id, outcome, output, log tail.")
@@ -42,6 +42,8 @@ def command(
 
     Exit status: 0 completed, 1 the function failed, 3 rejected or not dispatched (a repeat is safe), 4 unknown,
     5 deadline passed, 6 cancelled, 2 wrong command line. Nothing is ever repeated.
+
+    The bearer token is $KRT_TOKEN, else the kubeconfig's.
     """
     import msgspec
 

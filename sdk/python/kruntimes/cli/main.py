@@ -12,7 +12,7 @@ COMMANDS = {
     "task": "declare a task from a file",
     "get": "show Runs, or one Run",
     "describe": "show one Run with its conditions and events",
-    "wait": "wait until a Run is ready, ended or deleted",
+    "wait": "wait until a Run is ready, ended, deleted or in a phase",
     "invoke": "call a function",
     "logs": "show what a function printed and what became of its invocations",
     "cancel": "cancel a Run, or one of its invocations",
@@ -44,7 +44,11 @@ class Lazy(click.Group):
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kruntimes", prog_name="krt")
 def cli() -> None:
-    """Runs functions in warm Pods on Kubernetes."""
+    """Runs functions in warm Pods on Kubernetes.
+
+    Finds the cluster as kubectl does: --kubeconfig, $KUBECONFIG, ~/.kube/config. Exit status: 0 done, 1 an error that
+    one sentence tells, 2 a wrong command line; those of invoke are its own.
+    """
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ MAX_SOURCE_BYTES = 262_144
 @click.option("--timeout", metavar="DURATION", help="Longest life of the function, such as 8h.")
 @click.option("--idle-timeout", type=Duration(), help="Ends the function when it was not called for so long.")
 @click.option("--wait", "wait_", is_flag=True, help="Wait until it is Ready.")
-@click.option("--wait-timeout", type=Duration(), default="60s", show_default=True)
+@click.option("--wait-timeout", type=Duration(), default="60s", show_default=True, help="How long to wait.")
 @connection
 def command(
     target: Target,
@@ -34,7 +34,10 @@ def command(
     wait_: bool,
     wait_timeout: float,
 ) -> None:
-    """Declares the function in FILE and prints the name of its Run."""
+    """Declares the function in FILE and prints the name of its Run.
+
+    Without --wait it does not wait for it to be Ready; krt wait does.
+    """
     from kruntimes.sdk import wire
 
     chosen = runtime or RUNTIMES.get(file.suffix)
