@@ -85,9 +85,8 @@ class InvokeServer:
         try:
             result = await self._answer(request, seen)
         except asyncio.CancelledError:
-            self._tell(
-                seen, clock.monotonic() - started, 499, Outcome.CANCELLED
-            )  # the caller left; there is nobody to answer
+            # The caller left; there is nobody to answer.
+            self._tell(seen, clock.monotonic() - started, 499, Outcome.CANCELLED)
             raise
         except Exception:
             log.exception("request failed", extra=self._extra(seen))

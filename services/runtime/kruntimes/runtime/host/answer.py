@@ -36,6 +36,8 @@ TEXT = "text/plain; charset=utf-8"
 BYTES = "application/octet-stream"
 MAX_DEPTH = 200
 """Deeper values cannot be read by most JSON parsers, and would pass Python's own recursion limit."""
+READY = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
+"""What most handlers return: neither awaited nor iterated, so it is not asked whether it could be."""
 MAX_INT_BITS = 14_000
 """About 4,200 digits; Python itself refuses to write longer ones."""
 
@@ -61,7 +63,7 @@ def decode_event(payload: bytes, content_type: str) -> object:
     if not payload:
         return None
     try:
-        return json.loads(payload.decode(), parse_constant=_no_constant, parse_float=_finite)
+        return _loads(payload.decode())
     except RecursionError:
         raise BadInput("the body is JSON nested too deeply") from None
     except UnicodeDecodeError:
@@ -81,9 +83,13 @@ def _finite(text: str) -> float:
     return value
 
 
+_loads = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite).decode
+"""Made once: `json.loads` with arguments of its own makes a decoder for every call."""
+
+
 def encode_answer(value: object, response_type: str | None = None) -> tuple[bytes, str]:
     """Body and content type of what a handler returned. Raises Unencodable."""
-    if isinstance(value, Generator):
+    if type(value) not in READY and isinstance(value, Generator):
         value = _collect(value)
     if isinstance(value, str) and not isinstance(value, Enum):
         body, content_type = _utf8(value, "$"), TEXT

@@ -13,7 +13,15 @@ from typing import Any, TextIO
 from kruntimes.functions.wire.events import Call
 from kruntimes.runtime import bounds
 from kruntimes.runtime.host import report
-from kruntimes.runtime.host.answer import BadInput, PieceCounter, Unencodable, decode_event, encode_answer, join_pieces
+from kruntimes.runtime.host.answer import (
+    READY,
+    BadInput,
+    PieceCounter,
+    Unencodable,
+    decode_event,
+    encode_answer,
+    join_pieces,
+)
 from kruntimes.runtime.host.calls import context_of
 from kruntimes.runtime.host.context import Context
 from kruntimes.runtime.host.leftovers import Leftovers
@@ -95,6 +103,8 @@ class PythonHost:
     def _run(self, event: object, context: Context) -> object:
         assert self._handler is not None, "a call came before the initialisation"
         value = self._handler(event, context) if self._with_context else self._handler(event)
+        if type(value) in READY:
+            return value
         if inspect.isawaitable(value) or isinstance(value, AsyncGenerator):
             if self._runner is None:
                 self._runner = asyncio.Runner()
