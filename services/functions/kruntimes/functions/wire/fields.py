@@ -9,8 +9,7 @@ import re
 
 from kruntimes.functions.wire.limits import MAX_TIMEOUT_DIGITS, MAX_UID_BYTES
 
-_UID = re.compile(rf"[!-~]{{1,{MAX_UID_BYTES}}}")
-_UID_FORBIDDEN = frozenset("='\"`\\")
+_UID = re.compile(rf"[!#-&(-<>-\[\]-_a-~]{{1,{MAX_UID_BYTES}}}")
 _NUMBER = re.compile(rf"[0-9]{{1,{MAX_TIMEOUT_DIGITS}}}")
 _BARE = re.compile(r"[!#-&(-~\u00a1-\U0010ffff]+")
 _SIMPLE = re.compile(r"[^ \"']+( [^ \"']+)*")
@@ -74,7 +73,7 @@ def quote(text: str) -> str:
 
 def valid_uid(uid: str) -> bool:
     """Whether *uid* can stand bare in every frame: visible ASCII, 1 to 128 bytes, no quote, backslash or `=`."""
-    return _UID.fullmatch(uid) is not None and _UID_FORBIDDEN.isdisjoint(uid)
+    return _UID.fullmatch(uid) is not None
 
 
 def number(text: str) -> int:
