@@ -145,7 +145,7 @@ def test_on_a_real_control_plane_the_line_it_prints_calls_the_function(
     answer = shell(one.said(r"^curl .*$")[0])
     assert re.match(r"HTTP/\S+ 200", answer), answer
     assert one.krt("invoke", "hello", "-d", '{"name": "krt"}').stdout.startswith('{"hello":"krt"')
-    assert "krt" in one.krt("logs", "hello").stdout or one.krt("logs", "hello").returncode == 0
+    assert one.krt("logs", "hello").stdout.count("-- completed, status 200") == 2
 
     second = dev("--control-plane", own_control_plane, "examples/hello")
     assert second.process.wait(LIMIT) == 1
@@ -281,6 +281,22 @@ def test_ctrl_c_while_it_starts_ends_it_in_order(dev: Callable[..., Dev]) -> Non
     one.said(r"definitions and roles")
     one.process.send_signal(signal.SIGINT)
     assert one.ended() == 0
+
+
+STARTS = int(os.environ.get("KRT_STARTS", "3"))
+"""How many starts and stops; each is ended at another moment and in another way."""
+MOMENTS = (r"definitions and roles", r"operator is ready", r"gateway is ready", r"krt dev is ready after")
+WAYS = (signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+
+
+@pytest.mark.timeout(STARTS * LIMIT)
+def test_starts_and_stops_leave_nothing(dev: Callable[..., Dev]) -> None:
+    for number in range(STARTS):
+        one = dev("examples/hello")
+        one.said(MOMENTS[number % len(MOMENTS)])
+        way = WAYS[number % len(WAYS)]
+        one.process.send_signal(way)
+        assert one.ended() == {signal.SIGINT: 0, signal.SIGKILL: -9, signal.SIGTERM: 143}[way]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from kruntimes.common.api.names import NAME_LABEL
 from kruntimes.common.api.views import Object, Run
 from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
-from kruntimes.common.kube.errors import AlreadyExists, ApiError, Missing
+from kruntimes.common.kube.errors import AlreadyExists, ApiError, Missing, TooManyRequests
 from kruntimes.common.kube.transport import Kube
 
 MANAGER = "krt-dev"
@@ -69,9 +69,20 @@ class Applier:
             while True:
                 found = await self._kube.get(paths.crds(crd["metadata"]["name"]), dict)
                 conditions = found.get("status", {}).get("conditions") or []
-                if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+                established = any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+                if established and await self._served(crd["spec"]):
                     return
                 await asyncio.sleep(POLL_SECONDS)
+
+    async def _served(self, spec: Mapping[str, Any]) -> bool:
+        """Whether every version of a kind answers: 404, and then 429, come for a moment after it was established."""
+        for version in spec["versions"]:
+            path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
+            try:
+                await self._kube.request("GET", path, query={"limit": "1"})
+            except (Missing, TooManyRequests):
+                return False
+        return True
 
     async def replace_run(self, obj: Mapping[str, Any], *, default_namespace: str = "default") -> Run:
         """Declares a Run anew: one of that name is deleted first, since specifications are immutable.
