@@ -206,6 +206,7 @@ def test_logs_are_the_runs_own_lines_in_order(server: Server) -> None:
     server.log("runtime", "function log", run_uid="another", invocation_id="a", line="printed by another")
     server.log("runtimed", "invocation ended", run_uid=uid, invocation_id="a", outcome="completed", status=200, ms=1.5)
     server.log("runtime", "function log", run_uid=uid, invocation_id=long, line="{")
+    server.log("runtimed", "invocation ended", run_uid=uid, invocation_id=long, outcome="completed", status=202, ms=1)
     server.log("runtimed", "invocation ended", run_uid=uid, invocation_id=long, outcome="timeout", status=504, ms=9)
     said = [line.split(maxsplit=1)[1] for line in krt(server, "logs", "hello").stdout.splitlines()]
     assert said == [
@@ -214,6 +215,7 @@ def test_logs_are_the_runs_own_lines_in_order(server: Server) -> None:
         "a         printed by a",
         "a         -- completed, status 200, 1.5 ms",
         "01234567  {",
+        "01234567  -- cancellation asked for",
         f"01234567  -- timeout, status 504, 9 ms, invocation {long}",
     ]
     assert krt(server, "logs", "hello", "--invocation", "a", "--tail", "1").stdout.endswith(
@@ -302,4 +304,14 @@ def test_ages_are_kubectls(seconds: int, said: str) -> None:
 def test_a_run_that_nobody_has_touched_is_pending() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert show.table([RUN], now=now, wide=False).splitlines()[1].split() == ["x", "Pending", "python", "0s"]
-    assert "Phase:      Pending" in show.description(RUN, [], now=now)
+    assert show.description(RUN, [], now=now).splitlines() == [
+        "Name:       d/x", "UID:        u", "Runtime:    python", "Handler:    m.f", "Phase:      Pending",
+        "Attempt:    0", "Conditions:", "Events:     none",
+    ]  # fmt: skip
+
+
+def test_a_task_is_described_by_what_it_starts() -> None:
+    run = RUN | {"spec": {"runtime": "bash", "mode": {"task": {"args": ["-v", "x"]}}}}
+    said = show.description(run, [], now=datetime(2026, 1, 1, tzinfo=UTC))
+    assert "Task:       (the Runtime's) -v x" in said
+    assert "Handler:" not in said

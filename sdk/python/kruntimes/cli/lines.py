@@ -8,6 +8,8 @@ from typing import Any
 
 OUTPUT, ENDED = "function log", "invocation ended"
 """The message of a line that a function printed, and of the one that tells an invocation's outcome."""
+ACCEPTED = 202
+"""The status of a request that cancels an invocation, whose id it carries."""
 TWICE = frozenset((ENDED, "function ready", "function unregistered"))
 ID_WIDTH = 8
 """Of an invocation's id beside each line; the line with the outcome has all of it."""
@@ -57,6 +59,8 @@ def text(line: Line, *, zone: tzinfo | None) -> str:
     invocation = str(fields.get("invocation_id") or "")
     if fields["message"] == OUTPUT:
         said = str(fields.get("line", ""))
+    elif fields["message"] == ENDED and fields.get("status") == ACCEPTED:
+        said = "-- cancellation asked for"
     elif fields["message"] == ENDED:
         said = f"-- {fields.get('outcome')}, status {fields.get('status')}, {fields.get('ms')} ms"
         said += f", invocation {invocation}" if len(invocation) > ID_WIDTH else ""

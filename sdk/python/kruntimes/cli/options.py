@@ -35,9 +35,7 @@ def connection(command: F) -> F:
     """Adds -n, --kubeconfig and --context; the command gets them as one `Target`."""
 
     @click.option("-n", "--namespace", help="Namespace. [default: the context's]")
-    @click.option(
-        "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="[default: as kubectl]"
-    )
+    @click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="[default: as kubectl]")
     @click.option("--context", help="Context of the kubeconfig.")
     @functools.wraps(command)
     def wrapped(*args: Any, namespace: str | None, kubeconfig: Path | None, context: str | None, **kwargs: Any) -> Any:

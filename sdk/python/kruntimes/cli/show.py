@@ -55,24 +55,29 @@ def rendered(obj: Any, form: str) -> str:
 def description(run: Mapping[str, Any], events: Sequence[Mapping[str, Any]], *, now: datetime) -> str:
     """Everything that a person asks about one Run: what it is, where it is, why, and what happened."""
     meta, spec, status = run["metadata"], run["spec"], run.get("status") or {}
-    mode = spec["mode"].get("function") or spec["mode"].get("task") or {}
-    lines = [
-        f"Name:       {meta['namespace']}/{meta['name']}",
-        f"UID:        {meta['uid']}",
-        f"Runtime:    {spec['runtime']}",
-        f"Handler:    {mode.get('handler') or mode.get('entrypoint', '')}",
-        f"Phase:      {status.get('phase') or 'Pending'}",
-        f"Attempt:    {status.get('attempt', 0)}",
-        f"Pod:        {status.get('assignedPod', '')}",
-        f"Endpoint:   {(status.get('endpoint') or {}).get('url', '')}",
-        f"Message:    {status.get('message', '')}",
-        "Conditions:",
-    ]
+    task = spec["mode"].get("task")
+    facts = {
+        "Name": f"{meta['namespace']}/{meta['name']}",
+        "UID": meta["uid"],
+        "Runtime": spec["runtime"],
+        "Handler": (spec["mode"].get("function") or {}).get("handler", ""),
+        "Task": " ".join([task.get("entrypoint") or "(the Runtime's)", *task.get("args", ())])
+        if task is not None
+        else "",
+        "Phase": status.get("phase") or "Pending",
+        "Deleting": age(meta.get("deletionTimestamp") or "", now=now),
+        "Attempt": str(status.get("attempt", 0)),
+        "Pod": status.get("assignedPod", ""),
+        "Endpoint": (status.get("endpoint") or {}).get("url", ""),
+        "Message": status.get("message", "").replace("\n", "\n            "),
+    }
+    lines = [f"{name + ':':<11} {value}" for name, value in facts.items() if value]
+    lines.append("Conditions:")
     for one in status.get("conditions") or []:
         since = age(one.get("lastTransitionTime", ""), now=now)
         said = f": {one['message']}" if one.get("message") else ""
         lines.append(f"  {one['type']}={one['status']}  {one.get('reason', '')}{said}  ({since} ago)")
-    lines.append("Events:")
+    lines.append("Events:" if events else "Events:     none")
     for event in events:
         when = age(event.get("lastTimestamp") or event.get("eventTime") or "", now=now)
         lines.append(f"  {when:>4}  {event.get('type', '')}  {event.get('reason', '')}  {event.get('message', '')}")

@@ -7,7 +7,7 @@ import click
 from kruntimes.cli.options import Target, connection
 from kruntimes.cli.run import RUNTIMES, source_of, variable
 
-NOT_YET = "tasks are declared and kept, but this version runs none: the Run stays Pending until one does"
+NOT_YET = "tasks are declared and kept, but this version runs none: it waits, Pending or Scheduled, for one that does"
 
 
 @click.command()
@@ -31,7 +31,7 @@ def command(
 ) -> None:
     """Declares the task in FILE, with ARGS, and prints the name of its Run. Options of the task itself follow --.
 
-    A task runs once to its end. This version declares tasks only: the Run stays Pending until a later version runs it.
+    A task runs once to its end. This version declares tasks only: none is run, and each waits for a later version.
     """
     from kruntimes.sdk import wire
 
