@@ -93,3 +93,16 @@ def test_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         load(environ={})
     with pytest.raises(ConfigError, match="no such file"):
         load(tmp_path / "missing")
+
+
+def test_a_context_may_name_the_token_that_functions_are_called_with(tmp_path: Path) -> None:
+    path = config(tmp_path, {"token": "for the API"})
+    assert load(path).call_token() == "for the API"
+    document = yaml.safe_load(path.read_text())
+    extension = {"name": "kruntimes.io/calls", "extension": {"tokenFile": "calls"}}
+    document["contexts"][0]["context"]["extensions"] = [{"name": "another", "extension": {}}, extension]
+    path.write_text(yaml.safe_dump(document))
+    (tmp_path / "calls").write_text("for calls\n")
+    access = load(path)
+    assert (access.token(), access.call_token()) == ("for the API", "for calls")
+    assert load(path, context="b").call_token() == "for the API"
