@@ -232,6 +232,10 @@ class Api:
         """GET."""
         return self.call("GET", path, accept=accept, query=query)
 
+    def exists(self, path: str) -> bool:
+        """Whether a GET is answered with 200."""
+        return self.get(path).code == 200
+
     def create(self, path: str, body: object, *, type: str = JSON, **query: str) -> Answer:
         """POST."""
         return self.call("POST", path, body, type=type, query=query)
@@ -255,15 +259,15 @@ class Api:
         return self.call("DELETE", path, body, query=query)
 
     @contextmanager
-    def watch(self, path: str, *, accept: str = JSON, code: int = 200, **query: str) -> Iterator[Watch]:
-        """An open watch; *code* is the status that the server answers with.
+    def watch(self, path: str, *, accept: str = JSON, **query: str) -> Iterator[Watch]:
+        """An open watch; fails where the server does not answer with 200.
 
         It asks for no compression: a real server sends initial events as one gzip member after the other, of which
         httpx reads only the first.
         """
         params, headers = {"watch": "true", **query}, {"accept": accept, "accept-encoding": "identity"}
         with self.http.stream("GET", path, params=params, headers=headers) as response:
-            if response.status_code != code:
+            if response.status_code != 200:
                 response.read()
                 raise AssertionError(f"WATCH {path} {query}: {response.status_code} {response.text[:1500]}")
             yield Watch(response)

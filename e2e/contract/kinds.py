@@ -1,5 +1,6 @@
 """The kinds that the contract suite installs: those of kruntimes, and its own."""
 
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -224,15 +225,20 @@ def install(api: Api) -> None:
     """
     files = [yaml.safe_load((CRDS / f"{kind}.yaml").read_text()) for kind in ("runs", "runtimes")]
     for body in (*files, *OWN):
-        name = body["metadata"]["name"]
         if api.create(at("customresourcedefinitions"), body).code == 409:
-            held = api.get(at("customresourcedefinitions", None, name)).ok()
-            new = {**body, "metadata": {**body["metadata"], "resourceVersion": held["metadata"]["resourceVersion"]}}
-            path = at("customresourcedefinitions", None, name)
-            changed = api.replace(path, new).ok()["metadata"]["generation"] != held["metadata"]["generation"]
-            if changed and body in OWN:
-                api.delete(path).ok()
-                eventually(f"{name} gone", lambda path=path: api.get(path).code == 404, ESTABLISH_SECONDS)
-                api.create(at("customresourcedefinitions"), body).ok(201)
-    for plural in (body["spec"]["names"]["plural"] for body in (*files, *OWN)):
-        eventually(f"{plural} served", lambda plural=plural: api.get(at(plural)).code == 200, ESTABLISH_SECONDS)
+            _renew(api, body)
+    for body in (*files, *OWN):
+        path = at(body["spec"]["names"]["plural"])
+        eventually(f"{path} served", partial(api.exists, path), ESTABLISH_SECONDS)
+
+
+def _renew(api: Api, body: Json) -> None:
+    """Puts a definition in the place of the one that is there."""
+    path = at("customresourcedefinitions", None, body["metadata"]["name"])
+    held = api.get(path).ok()["metadata"]
+    new = {**body, "metadata": {**body["metadata"], "resourceVersion": held["resourceVersion"]}}
+    changed = api.replace(path, new).ok()["metadata"]["generation"] != held["generation"]
+    if changed and body in OWN:
+        api.delete(path).ok()
+        eventually(f"{path} gone", lambda: not api.exists(path), ESTABLISH_SECONDS)
+        api.create(at("customresourcedefinitions"), body).ok(201)

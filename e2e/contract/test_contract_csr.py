@@ -203,8 +203,8 @@ def test_what_each_path_writes(api: Api, named: str) -> None:
     """Approval takes conditions only, status everything but Approved and Denied; the object itself neither."""
     ask(api, named)
     chain = certificate()
-    body = api.patch(path_of(named), {"spec": {"signerName": OTHER_SIGNER}, "status": {"conditions": [APPROVED]}})
-    body = body.ok(200)
+    patch = {"spec": {"signerName": OTHER_SIGNER}, "status": {"conditions": [APPROVED]}}
+    body = api.patch(path_of(named), patch).ok(200)
     assert (body["spec"]["signerName"], body["status"]) == (SIGNER, {})
     body = api.patch(path_of(named, "approval"), {"status": {"conditions": [APPROVED], "certificate": chain}}).ok(200)
     assert "certificate" not in body["status"]

@@ -1,6 +1,7 @@
 """Namespaces: what appears in a new one, and how one ends."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from contract.client import Api, Json, at, eventually
@@ -41,17 +42,18 @@ def test_what_appears_in_a_new_namespace(api: Api, new_namespace: Callable[[], s
     assert list(bundle["data"]) == ["ca.crt"]
 
 
-def test_both_come_back_when_deleted(api: Api, new_namespace: Callable[[], str]) -> None:
-    ns = new_namespace()
-    for resource, name in (("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")):
-        path = at(resource, ns, name)
-        eventually(f"{name} first", lambda path=path: api.get(path).code == 200)
-        uid = api.get(path).ok(200)["metadata"]["uid"]
-        api.delete(path).ok(200)
-        eventually(
-            f"{name} again",
-            lambda path=path, uid=uid: (a := api.get(path)).code == 200 and a.body["metadata"]["uid"] != uid,
-        )
+@pytest.mark.parametrize(("resource", "name"), [("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")])
+def test_both_come_back_when_deleted(api: Api, new_namespace: Callable[[], str], resource: str, name: str) -> None:
+    path = at(resource, new_namespace(), name)
+    eventually(f"{name} first", lambda: api.exists(path))
+    uid = api.get(path).ok(200)["metadata"]["uid"]
+    api.delete(path).ok(200)
+
+    def again() -> bool:
+        answer = api.get(path)
+        return answer.code == 200 and answer.body["metadata"]["uid"] != uid
+
+    eventually(f"{name} again", again)
 
 
 def test_the_bundle_cannot_be_changed_for_long(api: Api, new_namespace: Callable[[], str]) -> None:
@@ -63,25 +65,40 @@ def test_the_bundle_cannot_be_changed_for_long(api: Api, new_namespace: Callable
 
 
 FULL = ("configmaps", "secrets", "pods", "leases", "runs", "widgets", "roles", "replicasets", "services")
+ON_A_NODE: Json = {
+    "nodeName": "no-such-node",
+    "tolerations": [{"operator": "Exists"}],
+    "terminationGracePeriodSeconds": 1,
+}
+
+
+def prepare(api: Api, purpose: str, ns: str) -> None:
+    """Fills the namespace of `ended` for *purpose*."""
+    if purpose == "full":
+        for resource in FULL:
+            make(api, resource, ns, "a")
+    elif purpose == "held":
+        api.patch(at("namespaces", None, ns), {"metadata": {"finalizers": [HELD]}}).ok(200)
+    else:
+        for resource in ("configmaps", "runs"):
+            make(api, resource, ns, "held", meta={"finalizers": [HELD]})
+        make(api, "configmaps", ns, "free")
+        make(api, "pods", ns, "on-a-node", spec=ON_A_NODE)
 
 
 @pytest.fixture
 def ended(server: Server) -> dict[str, str]:
     """Namespaces whose deletion was begun together, since each takes a real server five seconds: by purpose.
 
-    full: with an object of many kinds. held: with a finalizer of its own.
+    full: with an object of many kinds. held: with a finalizer of its own. waits: with objects that finalizers hold,
+    and a Pod on a node.
     """
-    found: dict[str, str] = {}
-    for purpose in ("full", "held"):
+    api, found = server.admin, {}
+    for purpose in ("full", "held", "waits"):
         key = f"ended-{purpose}"
         if key not in server.namespaces:
-            ns = server.namespace(key)
-            if purpose == "full":
-                for resource in FULL:
-                    make(server.admin, resource, ns, "a")
-            else:
-                server.admin.patch(at("namespaces", None, ns), {"metadata": {"finalizers": [HELD]}}).ok(200)
-            body = server.admin.delete(at("namespaces", None, ns)).ok(200)
+            prepare(api, purpose, server.namespace(key))
+            body = api.delete(at("namespaces", None, server.namespaces[key])).ok(200)
             assert body["status"]["phase"] == "Terminating"
             assert "deletionTimestamp" in body["metadata"]
             assert "deletionGracePeriodSeconds" not in body["metadata"]
@@ -103,32 +120,20 @@ def test_a_finalizer_of_the_namespace_itself(api: Api, ended: dict[str, str]) ->
 
 
 @pytest.fixture
-def ending(api: Api, new_namespace: Callable[[], str]) -> Callable[..., str]:
-    """Makes a namespace that is being deleted and cannot end, since a finalizer holds one object of *resource*."""
-
-    def end(resource: str, prepare: Callable[[str], None] = lambda ns: None) -> str:
-        ns = new_namespace()
-        prepare(ns)
-        make(api, resource, ns, "held", meta={"finalizers": [HELD]})
-        make(api, resource, ns, "free")
-        api.delete(at("namespaces", None, ns)).ok(200)
-        return ns
-
-    return end
+def ending(api: Api, new_namespace: Callable[[], str]) -> str:
+    """A namespace that is being deleted and cannot end, since a finalizer holds a ConfigMap."""
+    ns = new_namespace()
+    make(api, "configmaps", ns, "held", meta={"finalizers": [HELD]})
+    api.delete(at("namespaces", None, ns)).ok(200)
+    return ns
 
 
-def test_what_holds_a_namespace_and_what_it_says_meanwhile(api: Api, ending: Callable[..., str]) -> None:
+def test_what_holds_a_namespace_and_what_it_says_meanwhile(api: Api, ended: dict[str, str]) -> None:
     """Pods go first, with their grace; everything else is left alone until none is there, and then finalizers hold it.
 
     One test, since the real namespace controller looks again only after some seconds.
     """
-
-    def prepare(ns: str) -> None:
-        make(api, "runs", ns, "held", meta={"finalizers": [HELD]})
-        spec = {"nodeName": "no-such-node", "tolerations": [{"operator": "Exists"}], "terminationGracePeriodSeconds": 1}
-        make(api, "pods", ns, "on-a-node", spec=spec)
-
-    ns = ending("configmaps", prepare)
+    ns = ended["waits"]
     paths = {r: at(r, ns, n) for r, n in (("configmaps", "held"), ("runs", "held"), ("pods", "on-a-node"))}
 
     def deleting(resource: str) -> bool:
@@ -140,7 +145,7 @@ def test_what_holds_a_namespace_and_what_it_says_meanwhile(api: Api, ending: Cal
     api.delete(paths["pods"], {"gracePeriodSeconds": 0}).ok(200)
     eventually("the free object gone", lambda: api.get(at("configmaps", ns, "free")).code == 404)
     for resource in ("configmaps", "runs"):
-        eventually("deleting", lambda resource=resource: deleting(resource))
+        eventually("deleting", partial(deleting, resource))
     assert api.get(paths["runs"]).ok(200)["metadata"]["finalizers"] == [HELD]
 
     def told() -> Json | None:
@@ -159,9 +164,9 @@ def test_what_holds_a_namespace_and_what_it_says_meanwhile(api: Api, ending: Cal
 
 
 @pytest.mark.parametrize("resource", ["configmaps", "pods", "runs", "leases"])
-def test_nothing_can_be_made_in_a_namespace_that_ends(api: Api, ending: Callable[..., str], resource: str) -> None:
+def test_nothing_can_be_made_in_a_namespace_that_ends(api: Api, ending: str, resource: str) -> None:
     """403 with the cause NamespaceTerminating, which tells it from a missing right."""
-    ns = ending("configmaps")
+    ns = ending
     answer = api.create(at(resource, ns), obj(resource, "new"))
     group = {"runs": ".kruntimes.io", "leases": ".coordination.k8s.io"}.get(resource, "")
     answer.refused(
@@ -177,8 +182,8 @@ def test_nothing_can_be_made_in_a_namespace_that_ends(api: Api, ending: Callable
     api.patch(at("configmaps", ns, "held"), {"metadata": {"finalizers": None}}).ok(200)
 
 
-def test_a_second_deletion_changes_nothing(api: Api, ending: Callable[..., str]) -> None:
-    ns = ending("configmaps")
+def test_a_second_deletion_changes_nothing(api: Api, ending: str) -> None:
+    ns = ending
     first, second = (api.delete(at("namespaces", None, ns)).ok(200)["metadata"] for _ in range(2))
     assert first["deletionTimestamp"] == second["deletionTimestamp"]
     api.patch(at("configmaps", ns, "held"), {"metadata": {"finalizers": None}}).ok(200)

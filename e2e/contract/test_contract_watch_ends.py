@@ -92,7 +92,7 @@ def test_a_slow_reader_holds_up_no_one_and_can_go_on_where_it_stopped(api: Api, 
                 seen.append(event["object"]["metadata"]["name"])
                 since = version(event["object"])
     assert seen == expected
-    api.delete(at("configmaps", ns), **select).ok(200)
+    api.delete(at("configmaps", ns), labelSelector=f"of={name}").ok(200)
 
 
 def test_writers_side_by_side_are_seen_once_each_in_one_order(api: Api, ns: str, name: str) -> None:

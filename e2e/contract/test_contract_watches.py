@@ -69,7 +69,8 @@ def test_a_reconnection_at_the_last_version_loses_and_repeats_nothing(
 ) -> None:
     """The version to go on from is that of the last event, a deletion's and a bookmark's included."""
     since = version(api.get(at(resource, ns)).ok(200))
-    expected, seen = [], []
+    expected: list[tuple[str, str]] = []
+    seen: list[tuple[str, str]] = []
     for i in range(12):
         make(api, resource, ns, f"{name}-{i}", meta={"labels": {"of": name}})
         expected.append(("ADDED", f"{name}-{i}"))
