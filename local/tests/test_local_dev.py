@@ -229,7 +229,10 @@ def test_a_kill_of_each_process_is_recovered_from_and_that_of_the_control_plane_
 
         eventually(f"a new Run works after a kill of {what}", a_new_run_works)
     assert one.process.poll() is None, one.output.read_text()
+    for told in ("operator of Pod operator ended, and is started again", r"Pod python-\S+ is lost"):
+        one.said(told)
 
+    os.kill(one.pids(r".*/guard\.py ")[0], signal.SIGKILL)
     os.kill(one.pids(r"\S*python \S*-m kruntimes\.local\.apiserver")[0], signal.SIGKILL)
     assert one.ended() == 1
     assert "krt dev: the control plane ended" in one.output.read_text()

@@ -169,12 +169,14 @@ async def _serve(
             group.create_task(claim.renew(kube, name=NODE)),
             group.create_task(plane.ended()),
         ]
+        attending: list[asyncio.Task[None]] = []
         try:
             async with asyncio.timeout(START_SECONDS):
                 started = await _unless(stop, stack.start, group)
             if started is None:
                 return stop.status
-            running += [group.create_task(stack.keep_token()), group.create_task(stack.reloader.run())]
+            beside = (stack.keep_token(), stack.reloader.run(), stack.tell_losses())
+            attending += [group.create_task(service) for service in beside]
             if not options.command:
                 print(stack.screen(), flush=True)  # noqa: T201
                 await stop.asked.wait()
@@ -183,6 +185,8 @@ async def _serve(
         except TimeoutError:
             raise Terminal(f"not ready after {START_SECONDS:.0f} s; {stack.diagnosis()}") from None
         finally:
+            for task in attending:
+                task.cancel()
             say("stopping")
             await node.stop(grace=STOP_GRACE_SECONDS, limit=STOP_SECONDS)
             await log_server.close()

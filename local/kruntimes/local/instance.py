@@ -6,6 +6,7 @@ the folder and gives the network back when the main process and every container 
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -59,9 +60,11 @@ class Instance:
         self.addresses.close()
         os.close(self.hold)
         try:
-            self.guard.wait(GUARD_SECONDS)
+            status = self.guard.wait(GUARD_SECONDS)
         except subprocess.TimeoutExpired:
             raise Terminal(f"processes are left; {self.folder} goes with the last of them") from None
+        if status != 0:  # somebody ended the guard, so its work is ours
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _parent() -> str:

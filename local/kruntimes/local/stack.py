@@ -15,7 +15,7 @@ from kruntimes.common.api.views import Run, Runtime
 from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.transport import Kube
-from kruntimes.local import control_plane, install
+from kruntimes.local import control_plane, install, losses
 from kruntimes.local.apply import Applier
 from kruntimes.local.control_plane import ControlPlane
 from kruntimes.local.instance import Instance
@@ -30,6 +30,7 @@ from kruntimes.local.screen import Facts, Function, curl, ready
 SERVICES = ("operator", "router", "gateway")
 PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 POLL_SECONDS = 0.1
+LOSSES_SECONDS = 0.5
 TOKEN_SECONDS = 3600
 LOG_TAIL_BYTES = 2000
 
@@ -98,6 +99,16 @@ class Stack:
             self.kube, self._token, namespace=USER_NAMESPACE, account=USER,
             source=TokenSource(expiration_seconds=TOKEN_SECONDS), replaced=lambda text: write(self.token_file, text),
         )  # fmt: skip
+
+    async def tell_losses(self) -> None:
+        """Says for ever what has died, so that a person does not look for the reason elsewhere."""
+        before = losses.seen(self.node.pods)
+        while True:
+            await asyncio.sleep(LOSSES_SECONDS)
+            now = losses.seen(self.node.pods)
+            for text in losses.sentences(before, now):
+                self.say(f"{text}; its logs are in {self.instance.logs}")
+            before = now
 
     def screen(self) -> str:
         """The ready screen."""
