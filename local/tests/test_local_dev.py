@@ -279,13 +279,6 @@ def test_a_command_has_the_stack_in_its_environment_and_another_cluster_is_not_t
     assert not trap.touched()
 
 
-def test_ctrl_c_while_it_starts_ends_it_in_order(dev: Callable[..., Dev]) -> None:
-    one = dev("examples/hello")
-    one.said(r"definitions and roles")
-    one.process.send_signal(signal.SIGINT)
-    assert one.ended() == 0
-
-
 STARTS = int(os.environ.get("KRT_STARTS", "3"))
 """How many starts and stops; each is ended at another moment and in another way."""
 MOMENTS = (r"definitions and roles", r"operator is ready", r"gateway is ready", r"krt dev is ready after")
