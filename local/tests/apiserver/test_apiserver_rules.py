@@ -54,6 +54,7 @@ HOLDS: list[tuple[str, Json]] = [
     ("self.labels.all(k, self.labels[k] != '')", {"labels": {"x": "1"}}),
     ("self.a__dash__b == 'x' && self.__namespace__ == 'y' && self.namespace == 'y'", {"a-b": "x", "namespace": "y"}),
     ("'x' in self.tags", {"tags": ["x"]}),
+    ("!has(self.size) && !self.?size.hasValue()", {"size": None}),
 ]  # fmt: skip
 
 
@@ -103,6 +104,13 @@ OLD: Json = {"parts": [{"name": "a", "n": 1}, {"name": "b", "n": 2}], "tags": ["
         ("self.parts == oldSelf.parts", {"parts": OLD["parts"][:1]}, False),
         ("self.tags == oldSelf.tags", {"tags": ["y", "x"]}, True),
         ("self.tags == oldSelf.tags", {"tags": ["y", "z"]}, False),
+        ("self.tags == ['y', 'x'] && ['x', 'y'] == self.tags", {}, True),
+        ("self.tags + ['z', 'x'] == ['x', 'y', 'z']", {}, True),
+        (
+            "(self.parts + oldSelf.parts).size() == 3 && (self.parts + oldSelf.parts)[0].n == 1",
+            {"parts": [{"name": "a", "n": 9}, {"name": "c"}]},
+            True,
+        ),
     ],
 )
 def test_lists_that_are_maps_or_sets_have_no_order(rule: str, new: Json, holds: bool) -> None:

@@ -26,6 +26,7 @@ def parse_quantity(text: str) -> Decimal:
     value = Decimal(digits)
     if suffix in _BINARY:
         value *= 1 << _BINARY[suffix]
+        value = value.quantize(Decimal(1)) if value == value.to_integral_value() else value
     elif suffix in _DECIMAL:
         value = value.scaleb(_DECIMAL[suffix])
     else:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kruntimes.local.apiserver.cel import folds, kube, logic, optionals, parser, texts, types
+from kruntimes.local.apiserver.cel import folds, formatting, kube, logic, optionals, parser, texts, types
 from kruntimes.local.apiserver.cel.ast import (
     Call,
     Expr,
@@ -114,7 +114,7 @@ class Compiler:
         raise self.bad(f"undeclared reference to '{name}' (in container '')", expr)
 
     def _list(self, expr: MakeList) -> Checked:
-        mixed, self._mixed = self._mixed, False
+        mixed = self._mixed
         parts = [self.visit(item) for item in expr.items]
         item = DYN if mixed else Type("A")
         for i, part in enumerate(parts):
@@ -153,7 +153,7 @@ class Compiler:
                 raise self.bad(f"unsupported map key type: {name.type}", k)
             key = self._agreed(key, name.type, k)
             found = optionals.inner(self, held, v) if i in expr.optional else held.type
-            value = self._agreed(value, found, v)
+            value = DYN if self._mixed else self._agreed(value, found, v)
             pairs.append((name.run, held.run, i in expr.optional))
 
         def make(f: Frame) -> dict[Any, Any]:
@@ -182,17 +182,22 @@ class Compiler:
             return optionals.selected(self, operand, expr)
         type_, name = self.member_type(operand.type, expr.field, expr)
         run = operand.run
+        # A member of an object that is null is as one that is not there; a map's value is not.
+        nulls = not isinstance(operand.type, ObjectType)
         if expr.test:
-            return Checked(type=types.BOOL, run=lambda f: _has(run(f), name))
+            return Checked(type=types.BOOL, run=lambda f: _has(run(f), name, nulls=nulls))
 
         def get(f: Frame) -> Any:
             held = run(f)
             try:
-                return held[name]
+                value = held[name]
             except KeyError:
-                raise EvaluationError(f"no such key: {name}") from None
+                raise EvaluationError(f"no such key: {expr.field}") from None
             except (TypeError, IndexError):
                 raise NoOverload from None
+            if value is None and not nulls:
+                raise EvaluationError(f"no such key: {expr.field}")
+            return value
 
         return Checked(type=type_, run=get)
 
@@ -225,16 +230,32 @@ class Compiler:
             if CORE.find(qualified, member=False) and _dotted(expr.target).partition(".")[0] not in self.scope:
                 return self._overloaded(expr, qualified, [self.visit(a) for a in expr.args], member=False)
             target = self.visit(expr.target)
-            # What is formatted is of many types; all other literals are of one.
-            self._mixed = name == "format" and len(expr.args) == 1 and isinstance(expr.args[0], MakeList)
+            self._known(name, expr)
+            if name == "format":
+                return self._format(expr, target)
             args = [target, *(self.visit(a) for a in expr.args)]
             return self._overloaded(expr, name, args, member=True)
+        self._known(name, expr)
         return self._overloaded(expr, name, [self.visit(a) for a in expr.args], member=False)
+
+    def _format(self, expr: Call, target: Checked) -> Checked:
+        """What is formatted is of many types, where all other literals are of one."""
+        before, self._mixed = self._mixed, True
+        checked = self._overloaded(expr, "format", [target, *(self.visit(a) for a in expr.args)], member=True)
+        items = expr.args[0].items if isinstance(expr.args[0], MakeList) else ()
+        if isinstance(expr.target, Literal) and isinstance(expr.args[0], MakeList) and not expr.args[0].optional:
+            found = formatting.refusal(str(expr.target.value), [self.visit(item).type for item in items])
+            if found is not None:
+                raise self.bad(found[0], expr if found[1] is None else items[found[1]])
+        self._mixed = before
+        return checked
+
+    def _known(self, name: str, expr: Call) -> None:
+        if not CORE.knows(name):
+            raise self.bad(f"undeclared reference to '{name}' (in container '')", expr)
 
     def _overloaded(self, expr: Call, name: str, args: list[Checked], *, member: bool) -> Checked:
         overloads = CORE.find(name, member=member)
-        if not overloads and not CORE.knows(name):
-            raise self.bad(f"undeclared reference to '{name}' (in container '')", expr)
         found: list[tuple[Overload, Type]] = []
         for overload in overloads:
             bound: Bindings = {}
@@ -283,9 +304,9 @@ def _dotted(expr: Expr) -> str:
     return ""
 
 
-def _has(held: Any, name: str) -> bool:
+def _has(held: Any, name: str, *, nulls: bool) -> bool:
     try:
-        return name in held
+        return name in held and (nulls or held[name] is not None)
     except TypeError:
         raise NoOverload from None
 

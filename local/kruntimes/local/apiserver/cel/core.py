@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kruntimes.local.apiserver.cel.errors import EvaluationError
+from kruntimes.local.apiserver.cel.formatting import double_text
 from kruntimes.local.apiserver.cel.functions import Library, conversion_error
 from kruntimes.local.apiserver.cel.times import (
     SECOND,
@@ -38,12 +39,12 @@ from kruntimes.local.apiserver.cel.values import (
     UInt,
     equal,
     int_of,
+    joined_lists,
     type_name,
     uint_of,
 )
 from kruntimes.local.apiserver.durations import LIMIT, BadDuration, duration_text, parse_duration
 from kruntimes.local.apiserver.regex import BadPattern, compiled
-from kruntimes.local.apiserver.values import number
 
 CORE = Library()
 _NUMBERS = (INT, UINT, DOUBLE)
@@ -98,7 +99,7 @@ def _arithmetic() -> None:
     CORE.function("-_", DOUBLE, to=DOUBLE)(lambda a: -a)
     CORE.function("_+_", STRING, STRING, to=STRING)(lambda a, b: a + b)
     CORE.function("_+_", BYTES, BYTES, to=BYTES)(lambda a, b: a + b)
-    CORE.function("_+_", list_of(A), list_of(A), to=list_of(A))(lambda a, b: [*a, *b])
+    CORE.function("_+_", list_of(A), list_of(A), to=list_of(A))(joined_lists)
     CORE.function("_+_", TIMESTAMP, DURATION, to=TIMESTAMP)(lambda a, b: _moment(a.ns + b.ns))
     CORE.function("_+_", DURATION, TIMESTAMP, to=TIMESTAMP)(lambda a, b: _moment(a.ns + b.ns))
     CORE.function("_+_", DURATION, DURATION, to=DURATION)(lambda a, b: _length(a.ns + b.ns))
@@ -213,8 +214,10 @@ def _string(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case int() | float():
-            return number(value)
+        case int():
+            return str(int(value))
+        case float():
+            return double_text(value)
         case bytes():
             try:
                 return value.decode()

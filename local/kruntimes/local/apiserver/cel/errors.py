@@ -29,8 +29,8 @@ class EvaluationError(Exception):
 class NoOverload(EvaluationError):
     """An operator or function met a value that it does not take; static types let it through as dyn."""
 
-    def __init__(self, name: str = "") -> None:
-        super().__init__("no such overload" + (f": {name}" if name else ""))
+    def __init__(self) -> None:
+        super().__init__("no such overload")
 
 
 class OverBudget(Exception):

@@ -96,7 +96,7 @@ def dispatched(name: str, overloads: Iterable[Overload]) -> Run:
         for overload in held:
             if all(map(takes, overload.params, values)):
                 return overload.run(*values)
-        raise NoOverload(name)
+        raise NoOverload
 
     return call
 

@@ -50,7 +50,8 @@ def _possible(make: Any) -> Any:
 
 
 def _whole(q: Quantity) -> bool:
-    return q.amount == q.amount.to_integral_value() and INT_MIN <= q.amount <= INT_MAX
+    # As there: an amount that is written with a fraction is none, be it a whole number or not.
+    return Decimal(q.amount).as_tuple().exponent >= 0 and INT_MIN <= q.amount <= INT_MAX  # type: ignore[operator]
 
 
 def _as_integer(q: Quantity) -> int:
@@ -98,11 +99,15 @@ class Cidr:
     network: _Network
 
 
+def _why(text: str) -> str:
+    return f'ParseAddr("{text}"): unable to parse IP'
+
+
 def _ip(text: str) -> Ip:
     try:
         found = ipaddress.ip_address(text)
     except ValueError as bad:
-        raise EvaluationError(f'IP Address "{text}" parse error during conversion from string') from bad
+        raise EvaluationError(f'IP Address "{text}" parse error during conversion from string: {_why(text)}') from bad
     if isinstance(found, ipaddress.IPv6Address) and (found.ipv4_mapped is not None or found.scope_id):
         raise EvaluationError(f'IP Address "{text}" parse error: IPv4-mapped IPv6 addresses and zones are not allowed')
     return Ip(found)

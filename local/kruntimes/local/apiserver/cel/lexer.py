@@ -1,5 +1,6 @@
 """An expression's text as tokens. Pure. Grammar: the CEL language definition."""
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,7 @@ _TOKEN = re.compile(
   | (?P<int>[0-9]+[uU]?)
   | (?P<text>(?:[bB][rR]?|[rR][bB]?)?(?:\"{3}|'{3}|\"|'))
   | (?P<name>[_a-zA-Z][_a-zA-Z0-9]*)
+  | (?P<quoted>`[a-zA-Z0-9_.\-/ ]+`)
   | (?P<op>\[\?|\.\?|==|!=|<=|>=|&&|\|\||[-+*/%!<>?:.,()\[\]{}])
     """,
     re.VERBOSE,
@@ -54,7 +56,7 @@ INT_LIMIT, UINT_LIMIT = 1 << 63, 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """kind: name, op, int, uint, double, string, bytes or end. value: what a literal stands for."""
+    """kind: name, quoted, op, int, uint, double, string, bytes or end. value: what a literal stands for."""
 
     kind: str
     text: str
@@ -80,6 +82,8 @@ def tokens(source: str) -> list[Token]:
         elif kind in ("int", "hex"):
             found.append(_whole(source, start, text))
         elif kind == "float":
+            if math.isinf(float(text)):
+                raise CompileError("invalid double literal", source, start)
             found.append(Token("double", text, start, float(text)))
         elif kind != "space":
             found.append(Token(str(kind), text, start))
@@ -122,7 +126,7 @@ def _char(match: re.Match[str], source: str, start: int) -> str:
     digits = next((code for code in codes if code is not None), None)
     code = int(digits, 16) if digits is not None else int(octal, 8) if octal is not None else -1
     if code < 0 or code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise CompileError("Syntax error: unable to unescape string", source, start)
+        raise CompileError("unable to unescape string", source, start)
     return chr(code)
 
 
@@ -135,7 +139,7 @@ def _bytes(body: str, raw: bool, source: str, start: int) -> bytes:
         made += body[at : match.start()].encode()
         # Here \x and octal escapes are bytes, and not code points.
         if match[3] is not None or match[4] is not None:
-            raise CompileError("Syntax error: unable to unescape bytes", source, start)
+            raise CompileError("unable to unescape string", source, start)
         made += bytes([ord(_char(match, source, start))])
         at = match.end()
     return bytes(made + body[at:].encode())

@@ -17,8 +17,10 @@ def logical(compiler: "Compiler", expr: Call) -> Checked:
     wanted = args[:1] if expr.function == "_?_:_" else args
     for arg, at in zip(wanted, expr.args, strict=False):
         if arg.type not in (BOOL, DYN):
+            if expr.function != "_?_:_":
+                raise compiler.bad(f"expected type 'bool' but found '{arg.type}'", at)
             shown = ", ".join(str(a.type) for a in args)
-            raise compiler.bad(f"found no matching overload for '{expr.function}' applied to '({shown})'", at)
+            raise compiler.bad(f"found no matching overload for '_?_:_' applied to '({shown})'", expr)
     if expr.function != "_?_:_":
         return Checked(type=BOOL, run=decided([arg.run for arg in args], by=expr.function == "_||_"))
     condition, then, otherwise = args

@@ -7,7 +7,7 @@ from kruntimes.local.apiserver.cel.ast import Call, Expr, OptionalMap, Select
 from kruntimes.local.apiserver.cel.core import CORE, has_key
 from kruntimes.local.apiserver.cel.errors import EvaluationError, NoOverload
 from kruntimes.local.apiserver.cel.program import Checked, Frame
-from kruntimes.local.apiserver.cel.types import BOOL, DYN, A, Type, fits, optional_of
+from kruntimes.local.apiserver.cel.types import BOOL, DYN, A, ObjectType, Type, fits, optional_of
 from kruntimes.local.apiserver.cel.values import LISTS, MAPS, NONE, Optional
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _unwrapped(type_: Type) -> Type:
 def selected(compiler: "Compiler", operand: Checked, expr: Select) -> Checked:
     """`a.?b`, and `a.b` where a is an optional."""
     type_, name = compiler.member_type(_unwrapped(operand.type), expr.field, expr)
-    run = operand.run
+    run, nulls = operand.run, not isinstance(_unwrapped(operand.type), ObjectType)
 
     def get(f: Frame) -> Any:
         held = run(f)
@@ -65,7 +65,10 @@ def selected(compiler: "Compiler", operand: Checked, expr: Select) -> Checked:
                 return NONE
             held = held.value
         try:
-            return Optional(True, held[name]) if name in held else NONE
+            if name not in held:
+                return NONE
+            value = held[name]
+            return Optional(True, value) if nulls or value is not None else NONE
         except TypeError:
             raise NoOverload from None
 

@@ -20,7 +20,7 @@ from kruntimes.local.apiserver.cel.lexer import RESERVED, Token
 MAX_DEPTH = 50
 """Nesting of an expression; each level takes some eight frames of the interpreter's stack."""
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=", "in")
-_ONE_NAME = ("all", "exists", "exists_one", "existsOne", "filter", "map", "sortBy")
+_ONE_NAME = ("all", "exists", "exists_one", "filter", "map", "sortBy")
 _TWO_NAMES = ("all", "exists", "exists_one", "existsOne", "transformList", "transformMap", "transformMapEntry")
 
 
@@ -152,6 +152,8 @@ class _Parser:
 
     def _field(self) -> str:
         token = self._next()
+        if token.kind == "quoted":
+            return token.text[1:-1]
         if token.kind != "name" or token.text in ("in", "true", "false", "null"):
             self._i -= token.kind != "end"
             raise self._unexpected(f"no viable alternative at input '.{token.text}'")
@@ -224,7 +226,8 @@ class _Parser:
             if len(args) == 1 and isinstance(args[0], Select) and not args[0].optional:
                 selected = args[0]
                 return Select(position=paren.position, operand=selected.operand, field=selected.field, test=True)
-            raise self._bad("invalid argument to has() macro", paren.position)
+            at = args[0].position if args else paren.position
+            raise self._bad("invalid argument to has() macro", at)
         return Call(position=paren.position, function=name, args=args)
 
     def _list(self, at: int) -> Expr:

@@ -90,7 +90,7 @@ def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
 def _join(parts: Any, separator: str = "") -> str:
     held = list(parts)
     if any(not isinstance(part, str) for part in held):
-        raise NoOverload("join")
+        raise NoOverload
     return separator.join(held)
 
 
@@ -148,7 +148,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 def compared(a: Any, b: Any) -> int:
     """-1, 0 or 1. Raises NoOverload for what has no order."""
     if type_name(a) != type_name(b) or not any(takes(type_, a) for type_ in _COMPARABLE):
-        raise NoOverload("compare")
+        raise NoOverload
     return int(a > b) - int(a < b)
 
 
@@ -189,7 +189,7 @@ def _sum(zero: Any) -> Callable[[Any], Any]:
         if isinstance(first, Duration):
             return Duration(int_of(sum(item.ns for item in held)))
         if not isinstance(first, int | float) or isinstance(first, bool):
-            raise NoOverload("sum")
+            raise NoOverload
         found = sum(held)
         return found if isinstance(first, float) else uint_of(found) if isinstance(first, UInt) else int_of(found)
 

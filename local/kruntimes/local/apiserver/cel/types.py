@@ -16,8 +16,8 @@ class Type:
 
     def __str__(self) -> str:
         inner = ", ".join(map(str, self.args))
-        if self.name == "optional_type":
-            return f"optional_type({inner})"
+        if self.name == "null_type":
+            return "null"
         return f"{self.name}({inner})" if inner else self.name
 
 
@@ -90,6 +90,8 @@ def fits(wanted: Type, found: Type, bound: Bindings) -> bool:
         return other in (NULL, DURATION, TIMESTAMP) or isinstance(other, ObjectType) or other.name == "optional_type"
     if isinstance(wanted, ObjectType) or isinstance(found, ObjectType):
         return wanted is found
+    if wanted.name == found.name == "type":
+        return True
     if wanted.name != found.name or len(wanted.args) != len(found.args):
         return False
     return all(fits(w, f, bound) for w, f in zip(wanted.args, found.args, strict=True))

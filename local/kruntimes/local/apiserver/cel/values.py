@@ -196,26 +196,44 @@ def equal(a: Any, b: Any) -> bool:
 
 
 def _lists_equal(a: Any, b: Any) -> bool:
+    """By the rules of the left list: a set or a map has no order."""
     if len(a) != len(b):
         return False
-    keyed = next((x for x in (a, b) if isinstance(x, Listing) and x.node.list_type in ("set", "map")), None)
-    if keyed is None or not isinstance(a, Listing) or not isinstance(b, Listing):
+    if not _keyed(a):
         return all(equal(x, y) for x, y in zip(a, b, strict=True))
-    if a.raw == b.raw and _plain_items(a.node):
+    if isinstance(b, Listing) and a.raw == b.raw and _plain(a.node.items or a.node):
         return True
-    held = {keyed_by(keyed.node, raw): item for raw, item in zip(b.raw, b, strict=True)}
+    held = {_key(a.node, raw_of(item)): item for item in b}
     missing = object()
-    return all(equal(item, held.get(keyed_by(keyed.node, raw), missing)) for raw, item in zip(a.raw, a, strict=True))
+    return all(equal(item, held.get(_key(a.node, raw), missing)) for raw, item in zip(a.raw, a, strict=True))
 
 
-def _plain_items(node: Node) -> bool:
-    return node.items is not None and _plain(node.items)
+def joined_lists(a: Any, b: Any) -> Any:
+    """`a + b`: a set takes what it has not, a map's items take the place of those with their key."""
+    if not _keyed(a):
+        return [*a, *b]
+    held = {_key(a.node, raw): raw for raw in a.raw}
+    for item in b:
+        raw = raw_of(item)
+        key = _key(a.node, raw)
+        if a.node.list_type == "map" or key not in held:
+            held[key] = raw
+    return Listing(list(held.values()), a.node)
 
 
-def keyed_by(node: Node, raw: Any) -> object:
+def _keyed(value: Any) -> bool:
+    return isinstance(value, Listing) and value.node.list_type in ("set", "map")
+
+
+def _key(node: Node, raw: Any) -> object:
     """What tells an item from the others in a list that is a set or a map."""
     key: object = node.key_of(raw) if node.list_type == "map" else repr(raw)
     return key
+
+
+def raw_of(value: Any) -> Any:
+    """The data behind a value, where there is some."""
+    return value.raw if isinstance(value, Listing | Mapped) else value
 
 
 def int_of(value: int) -> int:

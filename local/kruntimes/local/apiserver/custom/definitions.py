@@ -184,7 +184,7 @@ def clean_up(api: "Api") -> None:
         served = (api.resources.find(spec["group"], version["name"], plural) for version in spec["versions"])
         resource = next((found for found in served if found is not None), None)
         if resource is not None:
-            api.delete_collection(resource, None, lambda obj: "deletionTimestamp" not in obj["metadata"])
+            tuple(api.delete_each(resource, None, lambda obj: "deletionTimestamp" not in obj["metadata"]))
         if not api.store.count((spec["group"], plural)):
             api.change(definitions, "", meta["name"], _released)
 

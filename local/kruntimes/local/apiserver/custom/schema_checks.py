@@ -12,7 +12,7 @@ from kruntimes.local.apiserver.schema.fieldpaths import normalized
 from kruntimes.local.apiserver.schema.structural import ABSENT, Json, Node, read
 from kruntimes.local.apiserver.schema.validation import validate
 from kruntimes.local.apiserver.status import Cause
-from kruntimes.local.apiserver.values import same
+from kruntimes.local.apiserver.values import compact, quote, same
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 MAX_DEPTH = 64
@@ -199,6 +199,14 @@ def _rules(node: Node, raw: Json, path: str, *, root: bool = False) -> list[Caus
     return causes
 
 
+def _written(raw: Json) -> faults.Written:
+    """A rule as refusals show it."""
+    texts = {key.capitalize(): raw.get(key) or "" for key in ("rule", "message")}
+    texts |= {"MessageExpression": raw.get("messageExpression") or "", "Reason": raw.get("reason")}
+    texts |= {"FieldPath": raw.get("fieldPath") or "", "OptionalOldSelf": raw.get("optionalOldSelf")}
+    return faults.Written("{" + ",".join(f"{quote(key)}:{compact(value)}" for key, value in texts.items()) + "}")
+
+
 def _rule(node: Node, raw: Json, at: str) -> list[Cause]:
     causes: list[Cause] = []
     text, message = raw.get("rule") or "", raw.get("message")
@@ -226,7 +234,7 @@ def _rule(node: Node, raw: Json, at: str) -> list[Cause]:
         key = "messageExpression" if bad.source != text else "rule"
         kind = "messageExpression compilation" if bad.source != text else "compilation"
         why = str(bad) if isinstance(bad, WrongResult) else f"{kind} failed: {bad}"
-        return [*causes, faults.invalid(f"{at}.{key}", raw, why)]
+        return [*causes, faults.invalid(f"{at}.{key}", _written(raw), why)]
     if rule.optional_old and not rule.transition:
         why = "may not be set if oldSelf is not used in rule"
         causes.append(faults.invalid(f"{at}.optionalOldSelf", True, why))

@@ -4,6 +4,7 @@ A field path such as `spec.env[0].name` is empty where the whole object is meant
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kruntimes.local.apiserver.status import Cause
@@ -23,8 +24,15 @@ class _Omitted:
 OMITTED = _Omitted()
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A value that is written as *text*."""
+
+    text: str
+
+
 def _said(word: str, value: Any, why: str) -> str:
-    parts = [word] if value is OMITTED else [word, shown(value)]
+    parts = [word] if value is OMITTED else [word, value.text if isinstance(value, Written) else shown(value)]
     return ": ".join([*parts, why] if why else parts)
 
 
