@@ -176,6 +176,8 @@ def test_a_changed_file_takes_the_place_of_the_old_one_when_it_works(dev: Callab
 
     file.write_text("def handler(event):\n    return (\n")
     one.said(r"greet\.py, line 2: .*never closed\n  greet serves as before")
+    file.write_text(FUNCTION.format("one"))
+    one.said(r"greet\.py is again what greet serves")
     file.write_text("import no_such_module\n")
     one.said(r"greet\.py: .*no_such_module.*\n  greet serves as before")
     assert one.krt("invoke", "greet", "--id", "before").stdout == "one"

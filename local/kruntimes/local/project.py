@@ -31,6 +31,12 @@ class Source:
     run: dict[str, Any]
     file: Path
 
+    @property
+    def key(self) -> str:
+        """`namespace/name` of the Run, in the namespace `default` where it names none."""
+        meta = self.run["metadata"]
+        return f"{meta.get('namespace') or 'default'}/{meta['name']}"
+
 
 @dataclass(frozen=True, slots=True)
 class Project:

@@ -110,7 +110,7 @@ class NoSuccessor(Exception):
 
 @dataclass(kw_only=True)
 class Reloader:
-    """Follows the files of Runs. say: a line for the person; replaced: gets the name and the Run that now serves."""
+    """Follows the files of Runs. say: a line for the person; replaced: gets the source's key and who serves now."""
 
     kube: Kube
     say: Callable[[str], None]
@@ -125,10 +125,9 @@ class Reloader:
                 group.create_task(self._follow(source))
 
     async def _follow(self, source: Source) -> None:
-        meta = source.run["metadata"]
-        namespace, name = meta.get("namespace") or "default", meta["name"]
+        namespace, _, name = source.key.partition("/")
         file = File(source.file, source.run["spec"]["source"]["inline"])
-        serving, text = name, None
+        serving, served, text = name, file.text, None
         while True:
             try:
                 text = text if text is not None else file.look()
@@ -136,6 +135,9 @@ class Reloader:
                     await asyncio.sleep(LOOK_SECONDS)
                     continue
                 given, text = text, None
+                if given == served:  # it was spoilt, and mended again
+                    self.say(f"{source.file.name} is again what {serving} serves")
+                    continue
                 wrong = await asyncio.to_thread(syntax.trouble, source.file.name, given)
                 if wrong is not None:
                     raise NoSuccessor(wrong)
@@ -148,10 +150,10 @@ class Reloader:
             except ApiError as error:
                 self.say(f"{source.file.name}: {error.message}\n  {serving} serves as before")
             else:
-                old, serving = serving, made.metadata.name
+                old, serving, served = serving, made.metadata.name, given
                 took = clock.monotonic() - began
                 self.say(f"{source.file.name} changed: {serving} is Ready in the place of {old} ({took:.1f} s)")
-                self.replaced(name, made)
+                self.replaced(source.key, made)
                 await self._delete(namespace, old)
 
     async def _replace(self, source: Source, text: str, file: File) -> Run:
@@ -165,10 +167,9 @@ class Reloader:
             raise
 
     async def _create(self, source: Source, text: str) -> Run:
-        meta = source.run["metadata"]
-        namespace, name = meta.get("namespace") or "default", meta["name"]
+        namespace, _, name = source.key.partition("/")
         for _ in range(MAX_NAMES):
-            number = self._numbers[name] = self._numbers.get(name, 1) + 1
+            number = self._numbers[source.key] = self._numbers.get(source.key, 1) + 1
             obj = successor(source.run, text=text, number=number)
             with suppress(AlreadyExists):
                 return await self.kube.create(paths.runs(namespace), obj, Run)

@@ -89,7 +89,7 @@ class Stack:
             group.create_task(self._pools())
         async with asyncio.TaskGroup() as group:
             waiting = [group.create_task(self._run(task.result())) for task in runs]
-        self._runs = {run.metadata.name: run for run in (task.result() for task in waiting)}
+        self._runs = {run.metadata.key: run for run in (task.result() for task in waiting)}
         return True
 
     async def keep_token(self) -> None:
@@ -115,15 +115,15 @@ class Stack:
         return ready(self._facts())
 
     def _facts(self) -> Facts:
-        files = {source.run["metadata"]["name"]: _shown(source.file) for source in self.project.sources}
+        files = {source.key: _shown(source.file) for source in self.project.sources}
         return Facts(
             seconds=clock.monotonic() - self.began,
             gateway=self.installation.url,
             api=self.plane.access.server,
             runtimes=[(r.metadata.name, r.status.ready_replicas, r.spec.replicas) for r in self._runtimes],
             functions=[
-                function(run, name=name, file=files.get(name, ""))
-                for name, run in self._runs.items()
+                function(run, key=key, file=files.get(key, ""))
+                for key, run in self._runs.items()
                 if run.status.endpoint is not None
             ],
             ca_file=self.ca_file,
@@ -133,10 +133,10 @@ class Stack:
             proxied=any(os.environ.get(name) for name in PROXIES),
         )
 
-    def _replaced(self, name: str, run: Run) -> None:
+    def _replaced(self, key: str, run: Run) -> None:
         """Tells where the Run that has taken another's place is called."""
-        self._runs[name] = run
-        self.say(f"call it:\n\n{curl(self._facts(), function(run, name=name))}\n")
+        self._runs[key] = run
+        self.say(f"call it:\n\n{curl(self._facts(), function(run, key=key))}\n")
 
     def environment(self) -> dict[str, str]:
         """What COMMAND of `krt dev -- COMMAND` is told (design §10)."""
@@ -236,10 +236,10 @@ class Stack:
         return "\n".join(lines) or f"its logs in {folder} are empty"
 
 
-def function(run: Run, *, name: str, file: str = "") -> Function:
-    """A Ready Run as the screen shows it. name: what people call it; file: the one that is followed."""
+def function(run: Run, *, key: str, file: str = "") -> Function:
+    """A Ready Run as the screen shows it. key: `namespace/name` of the first one; file: what is followed."""
     assert run.status.endpoint is not None
-    return Function(name, run.metadata.namespace, run.spec.runtime, run.status.endpoint.url, file)
+    return Function(key.partition("/")[2], run.metadata.namespace, run.spec.runtime, run.status.endpoint.url, file)
 
 
 def _shown(file: Path) -> str:
