@@ -29,7 +29,6 @@ BOUNDS: list[tuple[Json, Any, str, str]] = [
     # schema, value, reason, message
     ({"type": "string"}, 1, "TypeInvalid", 'Invalid value: "integer": x in body must be of type string: "integer"'),
     ({"type": "string"}, None, "TypeInvalid", 'Invalid value: "null": x in body must be of type string: "null"'),
-    ({"type": "integer"}, 1.5, "TypeInvalid", 'Invalid value: "number": x in body must be of type integer: "number"'),
     ({"type": "integer"}, True, "TypeInvalid",
      'Invalid value: "boolean": x in body must be of type integer: "boolean"'),
     ({"type": "object"}, [], "TypeInvalid", 'Invalid value: "array": x in body must be of type object: "array"'),
@@ -86,6 +85,21 @@ def test_bounds(schema: Json, value: Any, reason: str, message: str) -> None:
 )
 def test_within_bounds(schema: Json, value: Any) -> None:
     assert faults(schema, value) == []
+
+
+def test_a_fraction_and_a_huge_number_are_no_integers() -> None:
+    for value in (1.5, 2**63):
+        found = faults({"type": "integer"}, value)
+        assert [(c.field, c.message) for c in found] == [
+            ("x", 'Invalid value: "number": x in body must be of type integer: "number"'),
+            ("<nil>", 'Invalid value: "": Checked value must be of type integer (default format) in x'),
+        ]
+
+
+def test_a_whole_number_is_held_to_a_whole_factor() -> None:
+    [cause] = faults({"type": "number", "multipleOf": 0.5}, 5)
+    assert cause.message == "Invalid value: 0: factor MultipleOf declared for x must be positive: 0"
+    assert faults({"type": "number", "multipleOf": 0.5}, 5.0) == []
 
 
 def test_where_faults_are() -> None:
@@ -302,8 +316,9 @@ def test_what_is_no_quantity(text: str) -> None:
 
 def test_values_in_messages() -> None:
     assert quote('a"\\\n\x00\u2028é') == '"a\\"\\\\\\n\\x00\\u2028é"'
-    assert [shown(v) for v in (None, True, 1, 1.0, 1e21, 1.5, "a")] == [
-        "null", "true", "1", "1", "1e+21", "1.5", '"a"',
+    assert [shown(v) for v in (None, True, 1, 1.0, 1e21, 1.5, "a", 1e6, 2**63, 12345.5, 1e-5, 10**9)] == [
+        "null", "true", "1", "1", "1e+21", "1.5", '"a"', "1e+06", "9.223372036854776e+18", "12345.5", "1e-05",
+        "1000000000",
     ]  # fmt: skip
     assert compact({"b": "<&>", "a": [1]}) == '{"a":[1],"b":"\\u003c\\u0026\\u003e"}'
 

@@ -3,7 +3,9 @@
 Messages follow the API server's, which is written in Go: its quoting and its number format are part of the wording.
 """
 
+import math
 import re
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -12,8 +14,9 @@ _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 _ESCAPES |= {"\\": "\\\\", '"': '\\"'}
 _SPECIAL = re.compile(r'["\\\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ue000-\uf8ff\ufeff]')
 _ORDERED = msgspec.json.Encoder(order="sorted")
-LARGE_EXPONENT = 21
-"""From this power of ten on, a number is written with an exponent."""
+INT_MIN, INT_MAX = -(1 << 63), (1 << 63) - 1
+LEAST_POWER, LARGE_POWER = -4, 6
+"""Powers of ten between which a number with a fraction is written without an exponent."""
 
 
 def same(a: object, b: object) -> bool:
@@ -26,15 +29,15 @@ def same(a: object, b: object) -> bool:
 
 
 def type_of(value: object) -> str:
-    """The JSON type; a whole number is `integer`."""
+    """The JSON type; a whole number that fits 64 bits is `integer`."""
     match value:
         case None:
             return "null"
         case bool():
             return "boolean"
-        case int():
+        case int() if INT_MIN <= value <= INT_MAX:
             return "integer"
-        case float():
+        case int() | float():
             return "number"
         case str():
             return "string"
@@ -58,16 +61,47 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def number(value: float) -> str:
-    """A number: whole ones without a point, very large and small ones with an exponent."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 10.0**LARGE_EXPONENT:
+    """A number: one with a fraction, and any beyond 64 bits, gets an exponent from a million on and below 1/10000."""
+    if isinstance(value, int) and INT_MIN <= value <= INT_MAX:
         return str(int(value))
-    return re.sub(r"e([+-])(\d)$", r"e\g<1>0\2", repr(value))
+    value = float(value)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    plain = Decimal(repr(value)).normalize()
+    sign, digits, exponent = plain.as_tuple()
+    assert isinstance(exponent, int)
+    power = len(digits) + exponent - 1
+    if value == 0 or LEAST_POWER <= power < LARGE_POWER:
+        return f"{plain:f}"
+    text = "".join(map(str, digits))
+    mantissa = text[0] + (f".{text[1:]}" if len(text) > 1 else "")
+    return f"{'-' if sign else ''}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
 def compact(value: object) -> str:
     """JSON with sorted keys and without spaces; `<`, `>` and `&` are escaped."""
     text = _ORDERED.encode(value).decode()
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def go_value(value: Any) -> str:
+    """A value as Go's `%v` prints it."""
+    match value:
+        case None:
+            return "<nil>"
+        case str():
+            return value
+        case list():
+            return f"[{' '.join(map(go_value, value))}]"
+        case dict():
+            return f"map[{' '.join(f'{key}:{go_value(value[key])}' for key in sorted(value))}]"
+    return shown(value)
+
+
+def go_type(value: Any) -> str:
+    """The type that Go has decoded JSON in."""
+    found = {"null": "<nil>", "boolean": "bool", "integer": "int64", "number": "float64", "string": "string"}
+    return (found | {"array": "[]interface {}", "object": "map[string]interface {}"})[type_of(value)]
 
 
 def shown(value: Any) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from kruntimes.local.apiserver.cel.errors import EvaluationError
-from kruntimes.local.apiserver.cel.formatting import double_text
 from kruntimes.local.apiserver.cel.functions import Library, conversion_error
 from kruntimes.local.apiserver.cel.times import (
     SECOND,
@@ -45,6 +44,7 @@ from kruntimes.local.apiserver.cel.values import (
 )
 from kruntimes.local.apiserver.durations import LIMIT, BadDuration, duration_text, parse_duration
 from kruntimes.local.apiserver.regex import BadPattern, compiled
+from kruntimes.local.apiserver.values import number
 
 CORE = Library()
 _NUMBERS = (INT, UINT, DOUBLE)
@@ -214,10 +214,8 @@ def _string(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case int():
-            return str(int(value))
-        case float():
-            return double_text(value)
+        case int() | float():
+            return number(value) if isinstance(value, float) else str(int(value))
         case bytes():
             try:
                 return value.decode()

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from typing import Any
 
 from kruntimes.local.apiserver.cel import types
@@ -12,6 +11,7 @@ from kruntimes.local.apiserver.cel.times import Duration, Timestamp, timestamp_t
 from kruntimes.local.apiserver.cel.types import ObjectType, Type
 from kruntimes.local.apiserver.cel.values import LISTS, MAPS, TypeValue, type_name
 from kruntimes.local.apiserver.durations import duration_text
+from kruntimes.local.apiserver.values import number
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]+))?(.)?)", re.DOTALL)
 MAX_PRECISION = 1000
@@ -95,10 +95,10 @@ def _written(verb: str, value: Any, precision: int) -> str:
         case "d" if whole:
             return str(int(value))
         case "f" if isinstance(value, float):
-            return f"{value:,.{precision}f}" if math.isfinite(value) else double_text(value)
+            return f"{value:,.{precision}f}" if math.isfinite(value) else number(value)
         case "e" if isinstance(value, float):
             if not math.isfinite(value):
-                return double_text(value)
+                return number(value)
             digits, _, exponent = f"{value:.{precision}e}".partition("e")
             return f"{digits}×10{exponent.removeprefix('+').translate(_SUPERSCRIPT)}"
         case "b" if isinstance(value, int):
@@ -112,27 +112,13 @@ def _written(verb: str, value: Any, precision: int) -> str:
     raise EvaluationError(f"error during formatting: {_TAKES[verb][0]}, was given {type_name(value)}")
 
 
-def double_text(value: float) -> str:
-    """A double as `string()` writes it: with an exponent from a million on."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    power = len(digits) + exponent - 1
-    text = "".join(map(str, digits))
-    if value == 0 or -4 <= power < 6:
-        return f"{Decimal(repr(value)).normalize():f}"
-    mantissa = text[0] + (f".{text[1:]}" if len(text) > 1 else "")
-    return f"{'-' if sign else ''}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
-
-
 def text_of(value: Any) -> str:
     """A value as `%s` writes it."""
     match value:
         case str():
             return value
         case float():
-            return double_text(value)
+            return number(value)
         case bytes():
             return value.decode(errors="replace")
         case Duration():
@@ -150,7 +136,7 @@ def _within(value: Any) -> str:
         case int():
             return str(int(value))
         case float():
-            return f"{value:.6f}" if math.isfinite(value) else double_text(value)
+            return f"{value:.6f}" if math.isfinite(value) else number(value)
         case str():
             return f'"{value}"'
         case bytes():

@@ -6,6 +6,7 @@ from kruntimes.local.apiserver.resources import Resource
 from kruntimes.local.apiserver.schema import faults
 from kruntimes.local.apiserver.status import Cause, forbidden
 from kruntimes.local.apiserver.strategy import Context, Json, Strategy
+from kruntimes.local.apiserver.values import go_type, go_value, type_of
 
 if TYPE_CHECKING:
     from kruntimes.local.apiserver.schema.schema import Schema
@@ -79,8 +80,8 @@ class CustomStrategy(Strategy):
             value = _at(obj, path)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int):
-                why = f"{path} accessor error: {value} is of the type {type(value).__name__}, expected int64"
+            if type_of(value) != "integer":
+                why = f"{path} accessor error: {go_value(value)} is of the type {go_type(value)}, expected int64"
                 causes.append(faults.invalid(path, 0, why))
             elif value < 0:
                 causes.append(faults.invalid(path, value, "should be a non-negative integer"))

@@ -17,6 +17,8 @@ from kruntimes.local.apiserver.values import compact, number, quote, same, type_
 NO_PATH = "<nil>"
 """What the server calls the path of a fault that it cannot place."""
 INT32, INT64 = 1 << 31, 1 << 63
+EXACT = 1 << 53
+"""From here on a float is no whole number to JSON."""
 
 
 def validate(value: Any, node: Node, *, base: str = "", old: Any = ABSENT) -> list[Cause]:
@@ -43,6 +45,8 @@ class _Validator:
         """The faults of one value and of all below it."""
         if old is not ABSENT and same(value, old):
             return []
+        if isinstance(value, int) and type_of(value) == "number":
+            value = float(value)  # beyond 64 bits
         causes = self._type(value, node, path)
         if value is None:
             return causes + self._enum(value, node.bounds, path)
@@ -69,7 +73,7 @@ class _Validator:
             return []
         if is_ == "integer" and "number" in types:
             return []
-        if is_ == "number" and "integer" in types and float(value).is_integer():
+        if is_ == "number" and "integer" in types and float(value).is_integer() and abs(value) < EXACT:
             return []
         numeric = "number" in types or "integer" in types
         if node.bounds.format and is_ not in ("string", "array"):
@@ -112,12 +116,18 @@ class _Validator:
         bounds, causes = node.bounds, []
         if node.type == "integer":
             limit = INT32 if bounds.format == "int32" else INT64
-            if not -limit <= value < limit:
+            if not -limit <= value < limit or not float(value).is_integer():
                 kind = f"with format {bounds.format}" if bounds.format else "(default format)"
                 why = f"Checked value must be of type integer {kind} in {path}"
                 causes.append(faults.invalid(self._base or NO_PATH, "", why))
-        if bounds.multiple_of is not None and not _multiple(value, bounds.multiple_of):
-            causes.append(self._bad(path, value, f"should be a multiple of {number(bounds.multiple_of)}"))
+        if bounds.multiple_of is not None:
+            # As there: for a whole number the factor is cut to a whole number, too.
+            factor = math.trunc(bounds.multiple_of) if isinstance(value, int) else bounds.multiple_of
+            if factor <= 0:
+                why = f"factor MultipleOf declared for {path} must be positive: {number(factor)}"
+                causes.append(faults.invalid(self._at(path), factor, why))
+            elif not _multiple(value, factor):
+                causes.append(self._bad(path, value, f"should be a multiple of {number(factor)}"))
         if bounds.maximum is not None:
             most = math.trunc(bounds.maximum) if isinstance(value, int) else bounds.maximum
             if value > most or (bounds.exclusive_maximum and value == most):
@@ -201,11 +211,8 @@ class _Validator:
 
 
 def _multiple(value: float, factor: float) -> bool:
-    if factor <= 0:
-        return False
     if isinstance(value, int):
-        whole = math.trunc(factor)
-        return whole != 0 and value % whole == 0
+        return value % factor == 0
     quotient = value / factor
     return math.isfinite(quotient) and math.isclose(quotient, round(quotient), rel_tol=1e-9, abs_tol=1e-9)
 
