@@ -57,13 +57,14 @@ def _struct(current: Json, patch: Json, place: Place) -> Json:
         if key.startswith(_ORDER):
             name = key.removeprefix(_ORDER)
             if isinstance(result.get(name), list):
-                result[name] = _ordered(result[name], value, (place.child(name) or FREE).merge_key)
+                server = current.get(name) or []
+                result[name] = _ordered(result[name], value, server, (place.child(name) or FREE).merge_key)
     return result
 
 
 def _list(held: list[Any], patch: list[Any], place: Place) -> list[Any]:
     if place.kind == "set":
-        return [*held, *(item for item in patch if item not in held)]
+        return _ordered([*held, *(item for item in patch if item not in held)], patch, held, "")
     key = place.merge_key
     if not key:
         return [_new(item, place.of or FREE) for item in patch]
@@ -72,6 +73,7 @@ def _list(held: list[Any], patch: list[Any], place: Place) -> list[Any]:
     if any(item.get("$patch") == "replace" for item in patch):
         return [_new(item, place.of or FREE) for item in patch if item.get("$patch") != "replace"]
     result = list(held)
+    named = [item for item in patch if "$patch" not in item]
     for item in patch:
         if key not in item:
             raise bad_request(f"map: {item} does not contain declared merge key: {key}")
@@ -82,18 +84,24 @@ def _list(held: list[Any], patch: list[Any], place: Place) -> list[Any]:
             result[found[0]] = _struct(result[found[0]], item, place.of or FREE)
         else:
             result.append(_new(item, place.of or FREE))
-    return result
+    return _ordered(result, named, held, key)
 
 
-def _ordered(held: list[Any], order: list[Any], key: str) -> list[Any]:
-    """Those that *order* names, in its order; the others stay behind what they stood behind."""
+def _ordered(merged: list[Any], order: list[Any], server: list[Any], key: str) -> list[Any]:
+    """Items that *order* names, in its order; the others before what they stood before in *server*."""
 
     def name(item: Any) -> Any:
         return item.get(key) if isinstance(item, dict) else item
 
-    wanted = [name(item) for item in order]
-    named = sorted((item for item in held if name(item) in wanted), key=lambda item: wanted.index(name(item)))
-    return [named.pop(0) if name(item) in wanted else item for item in held]
+    wanted, stood = [name(item) for item in order], [name(item) for item in server]
+    ours = sorted((item for item in merged if name(item) in wanted), key=lambda item: wanted.index(name(item)))
+    theirs = [item for item in merged if name(item) not in wanted]
+    result: list[Any] = []
+    while ours and theirs:
+        one, other = name(theirs[0]), name(ours[0])
+        first = one in stood and other in stood and stood.index(one) < stood.index(other)
+        result.append(theirs.pop(0) if first else ours.pop(0))
+    return [*result, *ours, *theirs]
 
 
 def _new(value: Any, place: Place) -> Any:
