@@ -5,13 +5,15 @@ from typing import Any
 
 from contract.client import Api, Json, at
 
+SCHEDULER = "contract.example"
+"""Nobody answers to it, so that no scheduler of a cluster with nodes binds a Pod before its test does."""
 CONTAINER: Json = {"name": "main", "image": "registry.invalid/none:1"}
 
 BODIES: dict[str, Json] = {
     "configmaps": {"data": {"a": "1"}},
     "secrets": {"data": {"a": "MQ=="}},
     "serviceaccounts": {},
-    "pods": {"spec": {"containers": [CONTAINER]}},
+    "pods": {"spec": {"schedulerName": SCHEDULER, "containers": [CONTAINER]}},
     "services": {"spec": {"ports": [{"port": 80}], "selector": {"app": "none"}}},
     "events": {
         "involvedObject": {"kind": "Run", "name": "r", "apiVersion": "kruntimes.io/v1alpha1"},
@@ -26,7 +28,10 @@ BODIES: dict[str, Json] = {
         "spec": {
             "replicas": 0,
             "selector": {"matchLabels": {"app": "x"}},
-            "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [CONTAINER]}},
+            "template": {
+                "metadata": {"labels": {"app": "x"}},
+                "spec": {"schedulerName": SCHEDULER, "containers": [CONTAINER]},
+            },
         }
     },
     "leases": {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 30}},

@@ -100,7 +100,7 @@ def test_containers_are_keyed_by_name(api: Api, ns: str, name: str) -> None:
     path = at("replicasets", ns, name)
     body = api.apply(path, obj("replicasets", name), manager="one").ok(201)
     fields = managers(body)["one", "Apply"]["f:spec"]["f:template"]["f:spec"]
-    assert fields == {"f:containers": {'k:{"name":"main"}': {".": {}, "f:name": {}, "f:image": {}}}}
+    assert fields["f:containers"] == {'k:{"name":"main"}': {".": {}, "f:name": {}, "f:image": {}}}
     api.delete(path).ok(200)
 
 

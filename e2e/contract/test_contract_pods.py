@@ -96,7 +96,7 @@ def test_what_may_change_in_a_pods_spec(api: Api, ns: str, name: str, patch: Jso
 
 
 def test_a_pod_gets_what_it_does_not_say(api: Api, ns: str, name: str) -> None:
-    pod = make(api, "pods", ns, name)
+    pod = api.create(at("pods", ns), obj("pods", name, spec={"schedulerName": None}), dryRun="All").ok(201)
     spec = pod["spec"]
     assert {k: spec[k] for k in ("restartPolicy", "dnsPolicy", "terminationGracePeriodSeconds", "schedulerName")} == {
         "restartPolicy": "Always",

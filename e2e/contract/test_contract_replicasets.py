@@ -10,14 +10,14 @@ from contract.client import (
     at,
     eventually,
 )
-from contract.objects import CONTAINER, make, obj, owned
+from contract.objects import CONTAINER, SCHEDULER, make, obj, owned
 
 READY: Json = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
 def replicas(name: str, count: int, **template: Any) -> Json:
     """The spec of a ReplicaSet."""
-    spec = {"containers": [CONTAINER], "tolerations": [{"operator": "Exists"}], **template}
+    spec = {"schedulerName": SCHEDULER, "containers": [CONTAINER], "tolerations": [{"operator": "Exists"}], **template}
     labels = {"app": name}
     return {
         "replicas": count,

@@ -109,7 +109,7 @@ FIELDS: list[tuple[str, str, list[int]]] = [
     ("pods", "status.phase=Pending,spec.nodeName=", [0]),
     ("pods", "spec.restartPolicy=Never", [1]),
     ("pods", "spec.serviceAccountName=default", [0, 1]),
-    ("pods", "spec.schedulerName=default-scheduler", [0, 1]),
+    ("pods", "spec.schedulerName=contract.example", [0, 1]),
     ("pods", "status.podIP=", [0, 1]),
     ("pods", "metadata.name=NAME-1", [1]),
     ("secrets", "type=Opaque", [0]),

@@ -1,7 +1,7 @@
 """Status versus spec writes, and scale."""
 
 import pytest
-from contract.client import JSON_PATCH, Api, Json, at
+from contract.client import JSON_PATCH, Api, Json, at, eventually
 from contract.objects import make
 
 SEPARATE: list[tuple[str, Json, Json]] = [
@@ -120,6 +120,9 @@ def test_the_precondition_of_a_status_write(api: Api, ns: str, name: str) -> Non
 def test_scale_reads_and_writes_replicas(api: Api, ns: str, name: str, resource: str) -> None:
     made = make(api, resource, ns, name)
     path = at(resource, ns, name, "scale")
+    if resource == "replicasets":  # its controller writes once by itself
+        status = at(resource, ns, name, "status")
+        eventually("observed", lambda: api.get(status).ok(200)["status"].get("observedGeneration") == 1)
     scale = api.get(path).ok(200)
     assert (scale["apiVersion"], scale["kind"]) == ("autoscaling/v1", "Scale")
     keys = {"name", "namespace", "uid", "creationTimestamp"}
