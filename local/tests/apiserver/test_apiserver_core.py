@@ -350,11 +350,23 @@ def test_the_grace_only_gets_shorter(plane: Plane) -> None:
 def test_a_collection_is_deleted_by_what_is_selected(plane: Plane) -> None:
     for i in range(4):
         plane.make("configmaps", f"a{i}", metadata={"labels": {"odd": str(i % 2)}})
-    gone = plane.api.delete_collection(
+    odd = plane.api.delete_each(
         plane.of("configmaps"), "default", lambda obj: obj["metadata"].get("labels", {}).get("odd") == "1"
     )
+    gone = [next(odd)]
+    plane.make("configmaps", "a5", metadata={"labels": {"odd": "1"}})
+    gone += odd
     assert [obj["metadata"]["name"] for obj in gone] == ["a1", "a3"]
-    assert [obj["metadata"]["name"] for obj in plane.all("configmaps", "default")] == ["a0", "a2"]
+    assert [obj["metadata"]["name"] for obj in plane.all("configmaps", "default")] == ["a0", "a2", "a5"]
+
+
+def test_what_somebody_else_deleted_meanwhile_is_passed_over(plane: Plane) -> None:
+    for name in "abc":
+        plane.make("configmaps", name)
+    deleting = plane.api.delete_each(plane.of("configmaps"), "default", lambda obj: True)
+    next(deleting)
+    plane.remove("configmaps", "b")
+    assert [obj["metadata"]["name"] for obj in deleting] == ["c"]
 
 
 def test_a_listener_can_go(plane: Plane) -> None:

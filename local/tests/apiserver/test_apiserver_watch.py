@@ -172,6 +172,23 @@ async def test_watchers_are_bounded_and_counted(hub: Hub, monkeypatch: pytest.Mo
     assert await heard(second) == [("ADDED", "2")]
 
 
+async def test_a_resource_that_is_withdrawn_ends_its_watches_after_what_was_written(hub: Hub) -> None:
+    watcher = add(hub)
+    hub.publish(event("DELETED", obj(3), obj(2)))
+    hub.withdraw(MAPS.key)
+    assert watcher.over
+    assert await heard(watcher) == [("DELETED", "3")]
+
+
+async def test_an_end_without_another_word(hub: Hub) -> None:
+    watcher, ended = add(hub), []
+    watcher.let_go = lambda: ended.append(True)
+    hub.publish(event("ADDED", obj(2)))
+    hub.close()
+    assert await heard(watcher) == []
+    assert ended == [True]
+
+
 def test_bookmarks(hub: Hub) -> None:
     mark = json.loads(hub.bookmark(Watcher(View(MAPS, Form()), None, None), 9, initial_end=True))
     annotations = {"k8s.io/initial-events-end": "true"}

@@ -4,7 +4,7 @@ The shell decodes, authenticates, authorises and encodes; the control plane's ow
 here awaits, so each call is one transaction. What is returned is stored: it must not be changed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -253,27 +253,29 @@ class Api:
         strategy.begin_deletion(obj, ctx)
         return self._replace(resource, obj, call, expect=None), False
 
-    def delete_collection(
+    def delete_each(
         self,
         resource: Resource,
         namespace: str | None,
         matches: Callable[[Json], bool],
         options: DeleteOptions | None = None,
         call: Call = _OWN,
-    ) -> list[Json]:
-        """Deletes every object that *matches*; returns them as they then are."""
-        found = [obj for obj in self.store.list(resource.key, namespace) if matches(obj)]
-        deleted = []
-        for obj in found:
+    ) -> Iterator[Json]:
+        """Deletes every object that *matches* now, one with each step; yields them as they then are.
+
+        Others may write between the steps; what is gone by then is passed over.
+        """
+        for obj in [obj for obj in self.store.list(resource.key, namespace) if matches(obj)]:
             meta = obj["metadata"]
-            deleted.append(self.delete(resource, meta.get("namespace", ""), meta["name"], options, call)[0])
-        return deleted
+            try:
+                yield self.delete(resource, meta.get("namespace", ""), meta["name"], options, call)[0]
+            except StatusError as error:
+                if error.code != 404:
+                    raise
 
     # ------------------------------------------------------------ steps
 
-    def _known(
-        self, resource: Resource, obj: Json, strategy: Strategy, call: Call, *, patch: object = None
-    ) -> None:
+    def _known(self, resource: Resource, obj: Json, strategy: Strategy, call: Call, *, patch: object = None) -> None:
         """Holds *obj* to its types, defaults and prunes; says which fields are unknown as the caller wants it.
 
         patch: what *obj* comes from, for the refusal.
@@ -413,9 +415,14 @@ class Api:
         stored = self.store.peek(resource.key, namespace if resource.namespaced else "", name)
         if stored is None and subresource:
             raise not_found(resource.about(name))
-        checks.place(resource, namespace, checks.metadata_of(patch))
-        patch["metadata"].setdefault("name", name)
-        checks.named(patch["metadata"], name)
+        given = patch.get("metadata")
+        whole = dict(given) if isinstance(given, dict) else {}
+        meta = checks.metadata_of(patch)
+        checks.place(resource, namespace, meta)
+        meta.setdefault("name", name)
+        checks.named(meta, name)
+        # Who applies an empty map owns it, though it is not kept.
+        patch = {**patch, "metadata": {**whole, **meta}}
         strategy, ctx = self.strategies.of(resource), self.context(call)
         merged = private(
             self.parts.ownership.applied(

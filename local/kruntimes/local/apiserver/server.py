@@ -31,6 +31,7 @@ from kruntimes.local.apiserver.status import (
     method_not_allowed,
     path_not_found,
 )  # fmt: skip
+from kruntimes.local.apiserver.store import Event
 from kruntimes.local.apiserver.watch import Hub
 
 Json = dict[str, Any]
@@ -43,6 +44,7 @@ KEEPALIVE_SECONDS = 120.0
 BACKLOG = 1024
 SHUTDOWN_SECONDS = 1.0
 
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 _VERBS: Mapping[str, Callable[[Exchange], Awaitable[web.StreamResponse]]] = {
     "get": reads.get,
@@ -65,6 +67,7 @@ class Server:
         hub = Hub(now, encoded)
         pages = Pages()
         api.listen(hub.publish)
+        api.listen(self._withdraw)
         api.listen(lambda event: pages.compact(api.store.compacted))
         self._api, self._logs = api, logs
         self._backend = Backend(api=api, hub=hub, pages=pages, logs=logs, encoded=encoded, now=now)
@@ -85,6 +88,7 @@ class Server:
 
     async def close(self) -> None:
         """Ends every connection."""
+        self._backend.hub.close()
         await self._logs.close()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -92,6 +96,12 @@ class Server:
     def last_request(self) -> float:
         """When the last request came, on the monotonic clock."""
         return self._last_request
+
+    def _withdraw(self, event: Event) -> None:
+        """Ends the watches of a custom resource with its definition."""
+        if event.resource == DEFINITIONS and event.type == "DELETED":
+            spec = event.object["spec"]
+            self._backend.hub.withdraw((spec["group"], spec["names"]["plural"]))
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         self._last_request = clock.monotonic()

@@ -29,6 +29,7 @@ async def watch(exchange: Exchange) -> web.StreamResponse:
     if exchange.request.name:
         matches = _named(exchange.request.name, matches)
     hub, watcher = exchange.backend.hub, Watcher(view, exchange.scope, matches)
+    watcher.let_go = lambda: _cut(exchange.http)
     response = web.StreamResponse(headers={"Content-Type": view.content_type, **answers.NO_CACHE})
     hub.add(watcher)
     try:
@@ -37,9 +38,14 @@ async def watch(exchange: Exchange) -> web.StreamResponse:
         pass  # the reader went away
     finally:
         hub.remove(watcher)
-    if watcher.over and exchange.http.transport is not None:
-        exchange.http.transport.abort()
     return response
+
+
+def _cut(http: web.BaseRequest) -> None:
+    """Ends the connection at once, whatever waits to be sent; asyncio's TLS transport can be aborted only once."""
+    transport = http.transport
+    if transport is not None and not transport.is_closing():
+        transport.abort()
 
 
 def _named(name: str, matches: Matches | None) -> Callable[[Json], bool]:
@@ -90,10 +96,7 @@ async def _events(
     loop, hub, store = asyncio.get_running_loop(), exchange.backend.hub, exchange.api.store
     end = loop.time() + seconds
     mark = loop.time() + min(BOOKMARK_SECONDS, max(seconds - LAST_BOOKMARK_SECONDS, seconds / 2))
-    while not watcher.over:
-        now = loop.time()
-        if now >= end:
-            return
+    while (now := loop.time()) < end:
         if bookmarks and now >= mark:
             # Whatever was written up to this version waits in front of it.
             watcher.put(hub.bookmark(watcher, store.version))
@@ -103,3 +106,5 @@ async def _events(
         data = await watcher.take(min(end, mark if bookmarks else end) - now)
         if data:
             await response.write(data)
+        if watcher.over:
+            return

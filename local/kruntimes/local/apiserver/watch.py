@@ -21,7 +21,7 @@ Matches = Callable[[Json], bool]
 
 MAX_WATCHERS = 2000
 """Open watches of the whole server: a stack of a few dozen processes holds some hundred."""
-QUEUE_EVENTS = 2048
+QUEUE_EVENTS = 4096
 """Lines that wait for one reader; more than a burst of Runs that a local stack can hold."""
 QUEUE_BYTES = 32 * 1024 * 1024
 """The same bound in bytes. The bytes are shared, so a hundred slow readers do not hold a hundred times as much."""
@@ -54,7 +54,8 @@ def seen(event: Event, matches: Matches | None) -> str:
 
 @dataclass(eq=False)
 class Watcher:
-    """One open watch. over: the queue passed its bound, and the watch must end."""
+    """One open watch. over: the queue passed its bound, and the watch must end. let_go: called then, since whoever
+    writes to a reader that does not read waits for ever."""
 
     view: View
     namespace: str | None
@@ -63,6 +64,7 @@ class Watcher:
     _waiting: int = 0
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     over: bool = False
+    let_go: Callable[[], None] = lambda: None
     first: bool = True
 
     def put(self, data: bytes) -> None:
@@ -75,12 +77,18 @@ class Watcher:
             self.end()
         self._wake.set()
 
+    def finish(self) -> None:
+        """Ends the watch when everything that waits has been read."""
+        self.over = True
+        self._wake.set()
+
     def end(self) -> None:
         """Ends the watch without another word."""
         self.over = True
         self._lines.clear()
         self._waiting = 0
         self._wake.set()
+        self.let_go()
 
     async def take(self, timeout: float) -> bytes:
         """Everything that waits, in one piece; empty after *timeout* seconds without anything, or when over."""
@@ -118,10 +126,16 @@ class Hub:
         if held.pop(watcher, self) is None:
             self.count -= 1
 
-    def end_all(self, key: tuple[str, str]) -> None:
+    def withdraw(self, key: tuple[str, str]) -> None:
         """Ends every watch of a resource that is no longer served."""
         for watcher in self._watchers.get(key, {}):
-            watcher.end()
+            watcher.finish()
+
+    def close(self) -> None:
+        """Ends every watch."""
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                watcher.end()
 
     def publish(self, event: Event) -> None:
         """Hands a write to everyone who watches."""

@@ -1,5 +1,6 @@
 """Writes: of objects, of their subresources, and the reviews, which are asked for by a POST and never stored."""
 
+import asyncio
 from typing import Any
 
 from aiohttp import web
@@ -19,6 +20,9 @@ from kruntimes.local.apiserver.status import (
     verb_not_supported,
 )  # fmt: skip
 from kruntimes.local.apiserver.strategy import DeleteOptions
+
+SLICE_OBJECTS = 20
+"""Objects of a collection that are deleted before others get their turn, watchers with their queues among them."""
 
 
 async def create(exchange: Exchange) -> web.StreamResponse:
@@ -84,8 +88,12 @@ async def delete_collection(exchange: Exchange) -> web.StreamResponse:
     """DELETE of all that is selected: the list of what was."""
     options, call = await _delete_options(exchange)
     matches = exchange.matches() or (lambda obj: True)
-    gone = exchange.api.delete_collection(exchange.resource, exchange.scope, matches, options, call)
     view = exchange.view()
+    gone = []
+    for obj in exchange.api.delete_each(exchange.resource, exchange.scope, matches, options, call):
+        gone.append(obj)
+        if len(gone) % SLICE_OBJECTS == 0:
+            await asyncio.sleep(0)
     meta: Json = {"resourceVersion": str(exchange.api.store.version)}
     if exchange.resource.custom:
         meta["continue"] = ""
