@@ -379,7 +379,6 @@ async def test_logs_are_followed_until_the_reader_goes(case: Case, tmp_path: Pat
     ("path", "code", "message"),
     [
         ("nope/log", 404, 'pods "nope" not found'),
-        ("free/log", 400, "pod free does not have a host assigned"),
         ("lost/log", 500, "node dumb tells no address for logs"),
         ("two/log", 400, "a container name must be specified for pod two, choose one of: [main silent]"),
         ("two/log?container=other", 400, "container other is not valid for pod two"),
@@ -390,6 +389,11 @@ async def test_logs_that_are_not_there(case: Case, tmp_path: Path, path: str, co
     async with node(case, tmp_path):
         found, body = await case.call("GET", f"{PODS}/{path}")
     assert (found, message in body["message"]) == (code, True), body
+
+
+async def test_a_pod_without_a_node_has_logged_nothing(case: Case, tmp_path: Path) -> None:
+    async with node(case, tmp_path), case.admin.get(f"{case.url}{PODS}/free/log") as answer:
+        assert (answer.status, await answer.read()) == (204, b"")
 
 
 async def test_a_node_that_is_gone(case: Case, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class NodeLogs:
         container = container_of(pod, query.get("container", ""))
         node_name = pod.get("spec", {}).get("nodeName")
         if not node_name:
-            raise bad_request(f"pod {name} does not have a host assigned")
+            return web.Response(status=204)  # nothing has been logged yet
         where = address_of(self._api.get(nodes, "", node_name))
         if self._session is None:
             connector = aiohttp.TCPConnector(ssl=self._make_tls())

@@ -12,6 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from kruntimes.local.apiserver.quantities import BadQuantity, parse_quantity
+
 Json = dict[str, Any]
 
 _ANY = "Object"
@@ -49,7 +51,6 @@ _FITS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _TIMES = {"t": "2006-01-02T15:04:05Z07:00", "u": "2006-01-02T15:04:05.000000Z07:00"}
 _MICROSECONDS = re.compile(r".*\.[0-9]{6}(Z|[-+][0-9]{2}:[0-9]{2})")
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
 _JSON_NAMES = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 
 
@@ -101,13 +102,21 @@ def _fit(shape: Shape, value: Any, path: str, named: str, owner: str, unknown: l
             _fit(shape.of, item, f"{path}[{i}]", named, owner, unknown)
     elif shape.kind in _TIMES:
         _fit_time(value, _TIMES[shape.kind], micro=shape.kind == "u")
-    elif shape.kind == "q" and not _QUANTITY.fullmatch(str(value)):
+    elif shape.kind == "q" and not _is_quantity(str(value)):
         raise Misfit("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
 
 
 def _go_name(shape: Shape) -> str:
     name = shape.name.removeprefix("v1.")
     return _GO_NAMES.get(name, name)
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        parse_quantity(text)
+    except BadQuantity:
+        return False
+    return True
 
 
 def _fit_time(value: str, layout: str, *, micro: bool) -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kruntimes.local.apiserver.kinds import podspec
+from kruntimes.local.apiserver.kinds import podfaults, podspec
 from kruntimes.local.apiserver.metadata import forbidden_value
 from kruntimes.local.apiserver.request import Request
 from kruntimes.local.apiserver.resources import Resource
@@ -69,10 +69,14 @@ class Pods(Strategy):
             take(obj["metadata"], old["metadata"], "ownerReferences")
             status, before = obj.setdefault("status", {}), old.get("status", {})
             take(status, before, "qosClass")
+            for key in ("initContainerStatuses", "containerStatuses"):
+                for container in status.get(key) or []:
+                    container.setdefault("state", {})
+                    container.setdefault("lastState", {})
 
     def validate(self, obj: Json, ctx: Context) -> list[Cause]:
         """Faults of the spec."""
-        return podspec.validate(obj["spec"], "spec")
+        return podfaults.validate(obj["spec"], "spec")
 
     def validate_update(self, obj: Json, old: Json, ctx: Context, subresource: str) -> list[Cause]:
         """Nearly nothing of a Pod may change."""

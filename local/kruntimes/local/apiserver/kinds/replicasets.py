@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kruntimes.local.apiserver.kinds import podspec
+from kruntimes.local.apiserver.kinds import podfaults, podspec
 from kruntimes.local.apiserver.metadata import invalid_value, not_supported, required
 from kruntimes.local.apiserver.status import Cause
 from kruntimes.local.apiserver.strategy import Context, Strategy
@@ -43,7 +43,7 @@ class ReplicaSets(Strategy):
         elif any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
             why = "`selector` does not match template `labels`"
             causes.append(invalid_value("spec.template.metadata.labels", labels, why))
-        causes += podspec.validate(spec["template"]["spec"], "spec.template.spec")
+        causes += podfaults.validate(spec["template"]["spec"], "spec.template.spec")
         if spec["template"]["spec"].get("restartPolicy") != "Always":
             value = spec["template"]["spec"].get("restartPolicy")
             causes.append(not_supported("spec.template.spec.restartPolicy", value, ["Always"]))
@@ -57,4 +57,3 @@ class ReplicaSets(Strategy):
         if obj["spec"].get("selector") != old["spec"].get("selector"):
             causes.append(invalid_value("spec.selector", obj["spec"].get("selector"), "field is immutable"))
         return causes
-

@@ -194,9 +194,7 @@ ROWS: Mapping[tuple[str, str], Rows] = {
     ),
     ("", "configmaps"): Rows(_columns("Name Data Age"), _named(_config_map)),
     ("", "secrets"): Rows(_columns("Name Type Data Age"), _named(_secret)),
-    ("", "services"): Rows(
-        _columns("Name Type Cluster-IP External-IP Port(s) Age Selector+"), _named(_service)
-    ),
+    ("", "services"): Rows(_columns("Name Type Cluster-IP External-IP Port(s) Age Selector+"), _named(_service)),
     ("", "namespaces"): Rows(_columns("Name Status Age"), _named(_namespace)),
     ("", "nodes"): Rows(
         _columns(
