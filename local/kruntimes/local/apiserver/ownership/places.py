@@ -20,7 +20,8 @@ class Place:
     """kind: leaf, struct, map, keyed (a list by key), set, or free (whatever the value is).
 
     fields: of a struct. of: the items of a list, the values of a map, and of a struct what else may stand in it.
-    keys: of a keyed list, each with its default or ABSENT. type: what a leaf holds (string, numeric, boolean), or empty for anything.
+    keys: of a keyed list, each with its default or ABSENT. type: what a leaf holds (string, numeric, boolean), or
+    empty for anything.
     """
 
     kind: str
