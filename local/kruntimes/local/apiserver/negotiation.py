@@ -22,7 +22,6 @@ _TRUE, _FALSE = (
 )
 
 
-
 def form_of(accept: str) -> Form:
     """The form of the answer; raises NotAcceptable."""
     form = tables.wanted(accept)
