@@ -26,6 +26,7 @@ dev: $(STAMP) ## the main job: start everything on this machine and call the exa
 	$(BIN)/krt dev examples/hello
 
 test: $(STAMP) ## every test that needs no node
+	$(BIN)/python -m pytest -q e2e --ignore e2e/contract
 	$(BIN)/krt dev -- $(BIN)/python -m pytest -q e2e --ignore e2e/contract
 	$(BIN)/python -m pytest
 
