@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from kruntimes.local.apiserver.status import StatusError, bad_request, path_not_found
+from kruntimes.local.apiserver.status import path_not_found
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -92,18 +92,6 @@ def attributes(user: User, method: str, path: str, *, watch: bool = False) -> Re
         user=user, verb=verb or method.lower(), path=path, group=group, version=version, resource=resource,
         subresource=subresource, namespace=namespace, name=name,
     )  # fmt: skip
-
-
-def one_page(text: str, *, limit: int) -> int:
-    """The `limit` of a list: 0 for no limit, and never more than *limit*. Raises BadRequest."""
-    try:
-        found = int(text or "0")
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax') from None
-    return min(max(found, 0), limit) or limit
-
-
-__all__ = ["ANONYMOUS", "SYSTEM", "Credentials", "Request", "StatusError", "User", "attributes", "one_page"]
 
 
 _BY_NAME = re.compile(r"(?:^|,)metadata\.name==?([^,=!\\]+)(?:,|$)")
