@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 LAUNCHER = Path(
     os.environ.get("KRUNTIMES_TEST_CLUSTER", Path(__file__).parent.parent / "shared" / "cluster" / "cluster")
@@ -20,7 +20,7 @@ START_SECONDS = 180
 """A control plane is up in ten seconds; on a busy machine it may take longer, and never more than this."""
 
 
-settings.register_profile("busy-machine", deadline=None)
+settings.register_profile("busy-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy-machine")
 
 
