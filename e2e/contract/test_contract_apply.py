@@ -197,7 +197,7 @@ def test_apply_refuses(
 ) -> None:
     body = {**config(name, a="1"), **change}
     if body["metadata"]["name"] == "NAME":
-        body["metadata"]["name"] = name
+        body["metadata"] = {**body["metadata"], "name": name}
     answer = api.call("PATCH", at("configmaps", ns, name), body, type=APPLY_PATCH, query=query)
     answer.refused(code, reason, message)
 
