@@ -96,7 +96,7 @@ class Link:
             try:
                 while await self.reader.read(65536):
                     pass
-            except ConnectionResetError:
+            except (ConnectionResetError, BrokenPipeError):  # it may have closed before our bytes came
                 pass
 
 
