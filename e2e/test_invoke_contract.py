@@ -209,6 +209,18 @@ def test_overlong_headers_431(gateway: Gateway, hello: dict[str, Any]) -> None:
 
 
 @KINDS
+@pytest.mark.parametrize("size", [8_000, 8_191, 12_000, 15_000])
+def test_long_headers_are_judged_by_the_same_rules(
+    gateway: Gateway, hello: dict[str, Any], size: int, http2: bool
+) -> None:
+    with gateway.client(http2=http2) as client:
+        headers = gateway.headers({"x-long": "a" * size})
+        assert client.post(path_of(hello), content=b"{}", headers=headers).status_code == 200
+        headers = gateway.headers({"authorization": "Bearer " + "a" * size})
+        check_error(client.post(path_of(hello), content=b"{}", headers=headers), 401, "rejected")
+
+
+@KINDS
 @pytest.mark.parametrize(
     ("suffix", "headers"),
     [

@@ -16,7 +16,7 @@ from kruntimes.authz.index import Index
 from kruntimes.authz.metrics import Metrics
 from kruntimes.common import clock
 from kruntimes.common.access import Access
-from kruntimes.common.api.outcomes import INVOCATION_ID, TIMEOUT_MS
+from kruntimes.common.api.outcomes import INVOCATION_ID, MAX_HEADER_BYTES, TIMEOUT_MS
 from kruntimes.common.errors import NotReady
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,14 @@ async def serve(authorizer: Authorizer, socket: Path) -> web.ServerRunner:
         check = check_of(request)
         return response_of(await authorizer.check(check), check)
 
-    server = web.Server(handle, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, handler_cancellation=True)
+    server = web.Server(
+        handle,
+        access_log=None,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+        handler_cancellation=True,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+    )
     runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     before = os.umask(SOCKET_UMASK)

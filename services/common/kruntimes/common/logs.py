@@ -69,6 +69,8 @@ def configure(level: str, component: str) -> None:
     # The libraries below log whole bodies and every frame at DEBUG: payloads have no place in a log.
     for name in ("kubernetes_asyncio", "aiohttp.access", "asyncio", "hpack", "grpc"):
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
+    # It quotes what it could not parse, which may be a token; our handlers answer and log their own faults.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL + 1)
     logging.captureWarnings(True)
     # No line names its call site, thread or process, so they are not looked up for each record.
     logging._srcfile = None

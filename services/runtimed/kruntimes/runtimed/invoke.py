@@ -68,6 +68,8 @@ class InvokeServer:
             keepalive_timeout=KEEPALIVE_SECONDS,
             auto_decompress=False,
             access_log=None,
+            max_line_size=outcomes.MAX_HEADER_BYTES,
+            max_field_size=outcomes.MAX_HEADER_BYTES,
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
