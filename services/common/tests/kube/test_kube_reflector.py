@@ -10,7 +10,7 @@ from tests.kube.kube_faults import FaultyServer, Handler, hang, html, line, list
 
 from kruntimes.common import clock
 from kruntimes.common.api.views import Object
-from kruntimes.common.kube import paths, reflector
+from kruntimes.common.kube import backoff, paths, reflector
 from kruntimes.common.kube.lines import Lines
 from kruntimes.common.kube.reflector import Reflector
 from kruntimes.common.kube.transport import Kube
@@ -270,6 +270,7 @@ async def test_a_stream_that_ends_at_once_does_not_spin(
 
     monkeypatch.setattr(reflector, "FIRST_WAIT_SECONDS", 0.25)
     monkeypatch.setattr(reflector, "LONGEST_WAIT_SECONDS", 20.0)
+    monkeypatch.setattr(backoff, "draw", lambda: 0.5)
     script = Script(server)
     script.watches = [events(line("BOOKMARK", thing("", 2)), then=None) for _ in range(10)]
     monkeypatch.setattr(reflector.asyncio, "sleep", sleep)
