@@ -34,13 +34,12 @@ from kruntimes.authz.server import Authorizer, serve
 from kruntimes.common import clock
 from kruntimes.common.access import Access
 from kruntimes.common.api import views
-from kruntimes.common.api.names import INVOKE_PORT, Role, pod_dns, runtime_dns, spiffe_id
+from kruntimes.common.api.names import INVOKE_PORT, ROUTER_DNS, Role, pod_dns, runtime_dns, spiffe_id
 from kruntimes.common.kube.csr import Certificate, assemble
 from kruntimes.common.kube.errors import Unauthorized, Unreachable
 from kruntimes.router.ads import STOP_SECONDS, Publisher, new_server
 from kruntimes.router.cluster import Secrets
 from kruntimes.router.compile import Options, Routes
-from kruntimes.router.main import SERVICE_DNS
 from kruntimes.router.metrics import Metrics
 
 START_SECONDS = 30.0
@@ -307,7 +306,7 @@ class Gateway:
     async def serving_routes(self) -> AsyncIterator[int]:
         """The router's discovery server; yields its port."""
         server = new_server(self.publisher)
-        certificate = self.authority.workload(Role.ROUTER, random_uid(), SERVICE_DNS)
+        certificate = self.authority.workload(Role.ROUTER, random_uid(), ROUTER_DNS)
         credentials = grpc.ssl_server_credentials(
             [(certificate.key_pem, certificate.chain_pem)],
             root_certificates=self.authority.pem,

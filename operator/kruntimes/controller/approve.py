@@ -19,9 +19,9 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from kruntimes.common.api.names import (
-    INTERNAL_DOMAIN,
     POD_NAME_EXTRA,
     POD_UID_EXTRA,
+    ROUTER_DNS,
     SERVING_SIGNER,
     SIGNERS,
     Role,
@@ -42,8 +42,6 @@ DEFAULT_SECONDS = 3600
 MIN_SECONDS, MAX_SECONDS = 600, 24 * 3600
 """Life of a certificate: what Kubernetes accepts at least, and what a stolen one is good for at most."""
 
-ROUTER_DNS = f"router.{INTERNAL_DOMAIN}"
-"""The name that Envoy demands of whoever serves it routes."""
 SERVICE_ACCOUNTS = {Role.GATEWAY: "kruntimes-gateway", Role.ROUTER: "kruntimes-router"}
 """ServiceAccounts in the operator's own namespace to which the roles of the installation are given."""
 

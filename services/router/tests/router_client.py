@@ -11,9 +11,9 @@ import grpc.aio
 from tests.router_gateway import LIMIT_SECONDS
 from tests.xds_messages import DeltaDiscoveryRequest, DeltaDiscoveryResponse, Node
 
+from kruntimes.common.api.names import ROUTER_DNS
 from kruntimes.common.kube.csr import Certificate
 from kruntimes.router.ads import METHOD, SERVICE
-from kruntimes.router.main import SERVICE_DNS
 
 
 @dataclass
@@ -68,7 +68,7 @@ async def connected(target: str, certificate: Certificate, ca: bytes) -> AsyncIt
     credentials = grpc.ssl_channel_credentials(
         root_certificates=ca, private_key=certificate.key_pem, certificate_chain=certificate.chain_pem
     )
-    options = [("grpc.ssl_target_name_override", SERVICE_DNS), ("grpc.max_receive_message_length", -1)]
+    options = [("grpc.ssl_target_name_override", ROUTER_DNS), ("grpc.max_receive_message_length", -1)]
     async with grpc.aio.secure_channel(target, credentials, options=options) as channel:
         call = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
         try:

@@ -25,13 +25,12 @@ from cryptography.x509.oid import NameOID
 from prometheus_client import CollectorRegistry
 
 from kruntimes.common import tls
-from kruntimes.common.api.names import INVOKE_PORT, Role, pod_dns, runtime_dns, spiffe_id
+from kruntimes.common.api.names import INVOKE_PORT, ROUTER_DNS, Role, pod_dns, runtime_dns, spiffe_id
 from kruntimes.common.identity import Peer
 from kruntimes.common.kube.csr import Certificate
 from kruntimes.router.ads import Publisher, new_server
 from kruntimes.router.cluster import Secrets
 from kruntimes.router.compile import Options, Routes
-from kruntimes.router.main import SERVICE_DNS
 from kruntimes.router.metrics import Metrics
 
 LIMIT_SECONDS = 60.0
@@ -142,7 +141,7 @@ class Router:
         self.metrics = Metrics(self.registry)
         self.routes = Routes(options)
         self.options = options
-        self.certificate = pki.issue(Role.ROUTER, pod_uid="router-1", dns=[SERVICE_DNS])
+        self.certificate = pki.issue(Role.ROUTER, pod_uid="router-1", dns=[ROUTER_DNS])
         self.ca = pki.ca
         self.port = free_port()
 
@@ -332,7 +331,7 @@ def bootstrap(folder: Path, *, port: int, ads_port: int) -> dict[str, Any]:
         **_tls(folder, {}),
     }
     address = {"socket_address": {"address": "127.0.0.1", "port_value": ads_port}}
-    pinned = {"match_typed_subject_alt_names": [{"san_type": "DNS", "matcher": {"exact": SERVICE_DNS}}]}
+    pinned = {"match_typed_subject_alt_names": [{"san_type": "DNS", "matcher": {"exact": ROUTER_DNS}}]}
     ads_cluster = {
         "name": "ads",
         "type": "STATIC",
@@ -342,7 +341,7 @@ def bootstrap(folder: Path, *, port: int, ads_port: int) -> dict[str, Any]:
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
         },
         **_http({"explicit_http_config": {"http2_protocol_options": {"connection_keepalive": _KEEPALIVE}}}),
-        **_tls(folder, {"sni": SERVICE_DNS}, pinned),
+        **_tls(folder, {"sni": ROUTER_DNS}, pinned),
     }
     back_off = {"retry_back_off": {"base_interval": "0.1s", "max_interval": "0.5s"}}
     return {

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from kruntimes.common.api.names import ADS_PORT, GROUP, METRICS_PORT, Role, pod_dns, spiffe_id
+from kruntimes.common.api.names import ADS_PORT, GROUP, METRICS_PORT, ROUTER_DNS, Role, pod_dns, spiffe_id
 from kruntimes.common.api.settings import Settings
 from kruntimes.common.identity import Peer
 from kruntimes.common.kube.csr import CertificateNames
@@ -20,8 +20,6 @@ from kruntimes.router.metrics import Metrics
 log = logging.getLogger(__name__)
 
 SIGNER = f"{GROUP}/router"
-SERVICE_DNS = "router.kruntimes.internal"
-"""The name that every router proves, whichever Pod answers: Envoy's bootstrap pins it."""
 
 
 def certificate_names(settings: Settings) -> CertificateNames:
@@ -33,7 +31,7 @@ def certificate_names(settings: Settings) -> CertificateNames:
         owner=settings.instance,
         pod_uid=settings.pod_uid,
     )
-    return CertificateNames(uris=(identity,), dns=(pod_dns(pod_uid=settings.pod_uid, role=Role.ROUTER), SERVICE_DNS))
+    return CertificateNames(uris=(identity,), dns=(pod_dns(pod_uid=settings.pod_uid, role=Role.ROUTER), ROUTER_DNS))
 
 
 def may_have_routes(peer: Peer | None, settings: Settings) -> bool:

@@ -38,6 +38,8 @@ POD_UID_EXTRA = "authentication.kubernetes.io/pod-uid"
 """Keys of CertificateSigningRequest.spec.extra that the API server writes for a Pod-bound token."""
 
 INTERNAL_DOMAIN = "kruntimes.internal"
+ROUTER_DNS = f"router.{INTERNAL_DOMAIN}"
+"""The DNS SAN that every router carries beside its Pod's own, and that Envoy demands of whoever serves its routes."""
 
 INVOKE_PORT = 9443
 PEER_PORT = 9444
