@@ -1,5 +1,6 @@
 """`krt dev` as a person uses it: one command, a line that works when pasted, and nothing left behind."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -13,6 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from kruntimes.common.api.manifests import SYSTEM_NAMESPACE
+from kruntimes.common.kube import paths
+from kruntimes.common.kube.transport import Kube
+from kruntimes.local import dev as local_dev
+
+pytestmark = pytest.mark.xdist_group("krt-dev")
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = Path(os.environ.get("KRUNTIMES_TEST_CLUSTER", ROOT.parent / "shared" / "cluster" / "cluster"))
@@ -231,6 +239,10 @@ def test_a_kill_of_each_process_is_recovered_from_and_that_of_the_control_plane_
 
         eventually(f"a new Run works after a kill of {what}", a_new_run_works)
     assert one.process.poll() is None, one.output.read_text()
+    for service in ("router", "gateway"):
+        asyncio.run(delete_pod(Path(one.said(r"^export KUBECONFIG=(\S+)$")[1]), SYSTEM_NAMESPACE, service))
+        one.said(f"Pod {service} was deleted, and is started again")
+    eventually("a new Run works after the services' Pods were deleted", a_new_run_works)
     for told in ("operator of Pod operator ended, and is started again", r"Pod python-\S+ is lost"):
         one.said(told)
 
@@ -239,6 +251,32 @@ def test_a_kill_of_each_process_is_recovered_from_and_that_of_the_control_plane_
     assert one.ended() == 1
     assert "krt dev: the control plane ended" in one.output.read_text()
     assert "Traceback" not in one.output.read_text()
+
+
+async def delete_pod(kubeconfig: Path, namespace: str, name: str) -> None:
+    kube = await Kube.connect(kubeconfig=kubeconfig)
+    try:
+        await kube.delete(paths.pods(namespace, name))
+    finally:
+        await kube.close()
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "said"),
+    [
+        pytest.param("no-such-program", 127, "no-such-program: no such program", id="unknown"),
+        pytest.param(__file__, 126, "it cannot be executed", id="not-executable"),
+        pytest.param("./no/such/file", 127, "./no/such/file: no such program", id="no-such-file"),
+    ],
+)
+def test_a_command_that_cannot_run_is_told_before_anything_starts(
+    program: str, status: int, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    unread = tmp_path / "no-such-folder"
+    assert local_dev.main(local_dev.Options(path=unread, command=(program, "an argument"))) == status
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert said in lines[0]
 
 
 class Trap:

@@ -147,7 +147,7 @@ def test_two_instances_have_different_networks() -> None:
     try:
         assert one.gateway != other.gateway
         first = one.allocate()
-        assert first not in (one.gateway, other.allocate())
+        assert first not in (one.gateway, one.router, other.allocate())
         one.release(first)
         assert one.allocate() != first
     finally:
@@ -157,13 +157,13 @@ def test_two_instances_have_different_networks() -> None:
 
 def test_the_services_are_told_where_everything_is(tmp_path: Path) -> None:
     given = manifests.Installation(
-        address="127.77.1.1", port=8443, url="https://127.77.1.1:8443", names=("127.77.1.1", "localhost"),
-        gateway_dir=tmp_path,
+        address="127.77.1.1", router_address="127.77.1.2", port=8443, url="https://127.77.1.1:8443",
+        names=("127.77.1.1", "localhost"), gateway_dir=tmp_path,
     )  # fmt: skip
-    gateway = manifests.gateway(given, router_ip="127.77.1.3")
+    gateway = manifests.gateway(given)
     authz = gateway["spec"]["initContainers"][0]
     env = {one["name"]: one.get("value") for one in authz["env"]}
-    assert env["KRUNTIMES_ADS_ADDRESS"] == "127.77.1.3:18000"
+    assert env["KRUNTIMES_ADS_ADDRESS"] == "127.77.1.2:18000"
     assert env["KRUNTIMES_BIND_ADDRESS"] == "127.77.1.1"
     assert gateway["spec"]["automountServiceAccountToken"] is False
     envoy = gateway["spec"]["containers"][0]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -63,6 +64,8 @@ class Options:
 
 def main(options: Options) -> int:
     """Runs `krt dev` and returns its exit status: the command's, 0 after Ctrl-C, 1 where it could not start."""
+    if options.command and (status := unusable(options.command[0])):
+        return status
     try:
         given = project.read(options.path) if options.path is not None else project.Project(())
         return asyncio.run(_main(options, given))
@@ -74,6 +77,15 @@ def main(options: Options) -> int:
             raise
         say(str(first(known)))
     return 1
+
+
+def unusable(program: str) -> int:
+    """0 where *program* can be executed; else 127 or 126 as shells say it, before anything was started for it."""
+    if shutil.which(program) is not None:
+        return 0
+    there = os.sep in program and os.path.exists(program)
+    say(f"{program}: {'it cannot be executed' if there else 'no such program'}")
+    return 126 if there else 127
 
 
 def first(error: BaseException) -> BaseException:
@@ -175,7 +187,7 @@ async def _serve(
                 started = await _unless(stop, stack.start, group)
             if started is None:
                 return stop.status
-            beside = (stack.keep_token(), stack.reloader.run(), stack.tell_losses())
+            beside = (stack.keep_token(), stack.reloader.run(), stack.tell_losses(), stack.keep_services())
             attending += [group.create_task(service) for service in beside]
             if not options.command:
                 print(stack.screen(), flush=True)  # noqa: T201
@@ -211,6 +223,7 @@ def _installation(instance: Instance, options: Options) -> Installation:
     return Installation(
         address=address,
         port=port,
+        router_address=instance.addresses.router,
         url=f"https://{address}:{port}",
         names=("localhost", address),
         gateway_dir=folder,

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from kruntimes.common.api import manifests as common
 from kruntimes.common.api.manifests import SYSTEM_NAMESPACE
+from kruntimes.common.api.views import Object
 from kruntimes.common.kube import paths
-from kruntimes.common.kube.errors import ApiError, Missing
+from kruntimes.common.kube.errors import AlreadyExists, ApiError, Missing
 from kruntimes.common.kube.transport import Kube
 from kruntimes.local import manifests
 from kruntimes.local.apply import Applier
@@ -61,9 +62,24 @@ async def _start(kube: Kube, applier: Applier, given: Installation) -> None:
     """Starts the services; each waits for what it needs by itself."""
     path = paths.pods(SYSTEM_NAMESPACE)
     async with asyncio.TaskGroup() as group:
-        group.create_task(_create(kube, applier, manifests.operator(given), path))
-        group.create_task(_create(kube, applier, manifests.router(given), path))
-    await _create(kube, applier, manifests.gateway(given, router_ip=await _address(kube, "router")), path)
+        for pod in manifests.services(given):
+            group.create_task(_create(kube, applier, pod, path))
+
+
+async def restore(kube: Kube, given: Installation, *, present: Collection[str]) -> list[str]:
+    """Starts the services whose Pods are not *present* anew; returns their names. Raises ApiError.
+
+    A Pod that is there but not seen yet is left alone.
+    """
+    made = []
+    for pod in manifests.services(given):
+        name = pod["metadata"]["name"]
+        if name in present:
+            continue
+        with contextlib.suppress(AlreadyExists):
+            await kube.create(paths.pods(SYSTEM_NAMESPACE), pod, Object)
+            made.append(name)
+    return made
 
 
 async def _create(kube: Kube, applier: Applier, pod: dict[str, Any], path: str) -> None:
@@ -77,13 +93,3 @@ async def _create(kube: Kube, applier: Applier, pod: dict[str, Any], path: str) 
             continue
         await applier.recreate(pod, path)
         return
-
-
-async def _address(kube: Kube, name: str) -> str:
-    """The address of a service's Pod, once the node has given it one."""
-    while True:
-        found = await kube.get(paths.pods(SYSTEM_NAMESPACE, name), dict)
-        address = found.get("status", {}).get("podIP")
-        if address:
-            return str(address)
-        await asyncio.sleep(POLL_SECONDS)

@@ -28,11 +28,13 @@ TOKEN_SECONDS = 3607
 class Installation:
     """What the services are told. gateway_dir: a folder that authz and Envoy share, and whose path the router tells.
 
-    address: where Envoy, its statistics and authz listen; port: the public one. names: of the serving certificate.
+    address: where Envoy, its statistics and authz listen; port: the public one. router_address: where the router
+    listens. names: of the serving certificate.
     """
 
     address: str
     port: int
+    router_address: str
     url: str
     names: tuple[str, ...]
     gateway_dir: Path
@@ -52,12 +54,18 @@ def operator(given: Installation) -> dict[str, Any]:
 
 def router(given: Installation) -> dict[str, Any]:
     """The router's Pod."""
-    env = _env(given, KRUNTIMES_CA_FILE=f"{CA_DIR}/{CA_BUNDLE_KEY}", KRUNTIMES_GATEWAY_DIR=str(given.gateway_dir))
-    container = _python("router", "kruntimes.router", env, mounts=[_CA_MOUNT])
+    address = given.router_address
+    env = _env(
+        given,
+        bind=address,
+        KRUNTIMES_CA_FILE=f"{CA_DIR}/{CA_BUNDLE_KEY}",
+        KRUNTIMES_GATEWAY_DIR=str(given.gateway_dir),
+    )
+    container = _python("router", "kruntimes.router", env, mounts=[_CA_MOUNT], host=address)
     return _pod("router", "kruntimes-router", containers=[container], volumes=[_CA])
 
 
-def gateway(given: Installation, *, router_ip: str) -> dict[str, Any]:
+def gateway(given: Installation) -> dict[str, Any]:
     """The gateway's Pod: authz as a native sidecar that makes what Envoy starts with, and Envoy."""
     env = _env(
         given,
@@ -67,7 +75,7 @@ def gateway(given: Installation, *, router_ip: str) -> dict[str, Any]:
         KRUNTIMES_GATEWAY_BIND_PORT=str(given.port),
         KRUNTIMES_GATEWAY_URL=given.url,
         KRUNTIMES_GATEWAY_NAMES=",".join(given.names),
-        KRUNTIMES_ADS_ADDRESS=f"{router_ip}:{ADS_PORT}",
+        KRUNTIMES_ADS_ADDRESS=f"{given.router_address}:{ADS_PORT}",
     )
     authz = _python("authz", "kruntimes.authz", env, mounts=[_CA_MOUNT, _TOKEN_MOUNT], host=given.address)
     authz |= {"restartPolicy": "Always", "startupProbe": _probe("/healthz", METRICS_PORT, given.address)}
@@ -83,6 +91,11 @@ def gateway(given: Installation, *, router_ip: str) -> dict[str, Any]:
     pod = _pod("gateway", "kruntimes-gateway", containers=[envoy], volumes=[_CA, _TOKEN])
     pod["spec"] |= {"initContainers": [authz], "automountServiceAccountToken": False}
     return pod
+
+
+def services(given: Installation) -> list[dict[str, Any]]:
+    """The Pods of kruntimes itself; nothing but the node's `krt dev` starts them anew when they are deleted."""
+    return [operator(given), router(given), gateway(given)]
 
 
 def runtimes() -> list[dict[str, Any]]:

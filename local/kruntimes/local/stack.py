@@ -14,6 +14,7 @@ from kruntimes.common.api.phases import TERMINAL
 from kruntimes.common.api.views import Run, Runtime
 from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
+from kruntimes.common.kube.errors import ApiError
 from kruntimes.common.kube.transport import Kube
 from kruntimes.local import control_plane, install, losses
 from kruntimes.local.apply import Applier
@@ -23,6 +24,7 @@ from kruntimes.local.manifests import USER, USER_NAMESPACE, Installation
 from kruntimes.local.node import tokens
 from kruntimes.local.node.node import Node
 from kruntimes.local.node.pods import NodePod, TokenSource
+from kruntimes.local.pools import serving
 from kruntimes.local.project import Project
 from kruntimes.local.reload import Reloader
 from kruntimes.local.screen import Facts, Function, curl, ready
@@ -31,6 +33,8 @@ SERVICES = ("operator", "router", "gateway")
 PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 POLL_SECONDS = 0.1
 LOSSES_SECONDS = 0.5
+RESTORE_SECONDS = 30.0
+"""How long the API server may refuse a service's Pod that was deleted, until `krt dev` gives up."""
 TOKEN_SECONDS = 3600
 LOG_TAIL_BYTES = 2000
 
@@ -110,6 +114,26 @@ class Stack:
                 self.say(f"{text}; its logs are in {self.instance.logs}")
             before = now
 
+    async def keep_services(self) -> None:
+        """Starts services whose Pods were deleted anew, for ever. Raises Terminal where that cannot be done."""
+        since: float | None = None
+        while True:
+            await asyncio.sleep(LOSSES_SECONDS)
+            pods = [pod for pod in self.node.pods.values() if pod.metadata.namespace == SYSTEM_NAMESPACE]
+            present = {pod.metadata.name for pod in pods}
+            if present.issuperset(SERVICES):
+                since = None
+                continue
+            try:
+                for name in await install.restore(self.kube, self.installation, present=present):
+                    self.say(f"Pod {name} was deleted, and is started again")
+                since = None
+            except ApiError as error:
+                since = since if since is not None else clock.monotonic()
+                if clock.monotonic() - since > RESTORE_SECONDS:
+                    gone = ", ".join(sorted(set(SERVICES) - present))
+                    raise Terminal(f"Pod {gone} was deleted and cannot be started again: {error.message}") from None
+
     def screen(self) -> str:
         """The ready screen."""
         return ready(self._facts())
@@ -120,7 +144,7 @@ class Stack:
             seconds=clock.monotonic() - self.began,
             gateway=self.installation.url,
             api=self.plane.access.server,
-            runtimes=[(r.metadata.name, r.status.ready_replicas, r.spec.replicas) for r in self._runtimes],
+            runtimes=[(r.metadata.name, serving(r, self.node.pods.values()), r.spec.replicas) for r in self._runtimes],
             functions=[
                 function(run, key=key, file=files.get(key, ""))
                 for key, run in self._runs.items()
@@ -175,7 +199,7 @@ class Stack:
             self._runtimes = found
             waiting = False
             for runtime in found:
-                if runtime.status.ready_replicas < 1:
+                if serving(runtime, self.node.pods.values()) < 1:
                     waiting = True
                 else:
                     self._tell(f"Runtime {runtime.metadata.name} is ready")

@@ -10,20 +10,21 @@ import socket
 from kruntimes.common.errors import Busy, Terminal
 
 NETWORK = "127.77"
-GATEWAY_HOST = 1
-FIRST_HOST, LAST_HOST = 2, 254
+GATEWAY_HOST, ROUTER_HOST = 1, 2
+FIRST_HOST, LAST_HOST = 3, 254
 FIRST_SUBNET, LAST_SUBNET = 0, 255
 
 
 class Addresses:
     """The addresses of one instance; each is given to one Pod at a time, the longest unused first.
 
-    gateway: the address that no Pod gets; it is known before anything runs.
+    gateway, router: addresses that no Pod gets; they are known before anything runs, and stay when a Pod is replaced.
     """
 
     def __init__(self, claim: socket.socket, subnet: int) -> None:
         self.claim = claim
         self.gateway = f"{NETWORK}.{subnet}.{GATEWAY_HOST}"
+        self.router = f"{NETWORK}.{subnet}.{ROUTER_HOST}"
         self._free = [f"{NETWORK}.{subnet}.{host}" for host in range(FIRST_HOST, LAST_HOST + 1)]
 
     @classmethod
