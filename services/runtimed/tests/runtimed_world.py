@@ -1,4 +1,4 @@
-"""A runtimed's lifecycle half on a real API server: everything of `main` but certificates and listeners."""
+"""Parts of a runtimed without certificates and listeners: its lifecycle half on a real API server, and its calls."""
 
 import asyncio
 import uuid
@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from tests.runtimed_functions import Functions, listening
+from tests.runtimed_stub import Stub, serving, until
 
 from kruntimes.common.api import manifests
+from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.views import Run
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.events import Recorder
@@ -20,8 +23,11 @@ from kruntimes.common.kube.transport import Kube
 from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.effects import Effects
 from kruntimes.runtimed.endpoint import Endpoints
-from kruntimes.runtimed.held import Registry
+from kruntimes.runtimed.held import Held, Registry
+from kruntimes.runtimed.invocation import Invocation
+from kruntimes.runtimed.link import FunctionsLink
 from kruntimes.runtimed.metrics import Metrics
+from kruntimes.runtimed.observed import Function, FunctionState, Stage
 from kruntimes.runtimed.reconcile import Reconciler
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Slots
@@ -201,4 +207,73 @@ async def runtimed(
             for held in registry:
                 if held.task is not None:
                     held.task.cancel()
+            await server.close()
+
+
+# ---------------------------------------------------------------- calls, without an API server
+
+RUN_UID = "run-1"
+
+
+def registered(uid: str = RUN_UID, *, attempt: int = 1, linked: bool = False) -> Held:
+    """What is held of a function that the Runtime Server has registered."""
+    return Held(
+        key="demo/hello",
+        epoch=Epoch(uid, attempt, "pod-1"),
+        since=0.0,
+        stage=Stage.REGISTERED,
+        registration_id=f"{uid}/1",
+        linked=linked,
+        function=Function(state=FunctionState.READY, read_at=0.0),
+    )
+
+
+def call(body: bytes = b"echo", *, id: str = "id-1", seconds: float = 5.0, type: str = "text/plain") -> Invocation:
+    """One invocation; what it does is its body, as in `runtimed_stub`."""
+    return Invocation(id=id, body=body, content_type=type, seconds=seconds, trace="00-t-s-01")
+
+
+@dataclass
+class Place:
+    """A dispatcher with one function. functions, link: of the functions socket, which only a linked one uses."""
+
+    stub: Stub
+    dispatcher: Dispatcher
+    slots: Slots
+    held: Held
+    ended: list[Held]
+    lost: list[Held]
+    functions: Functions
+    link: FunctionsLink
+
+
+@asynccontextmanager
+async def dispatching(folder: Path, *, linked: bool = False) -> AsyncIterator[Place]:
+    """A dispatcher on a Runtime Server with sockets in *folder*; at the end every slot has to be free again."""
+    functions, stub, slots = Functions(), Stub(functions={RUN_UID: f"{RUN_UID}/1"}), Slots()
+    link = FunctionsLink(folder / "functions.sock")
+    server = RuntimeServer(link=link if linked else None)
+    ended: list[Held] = []
+    lost: list[Held] = []
+    async with (
+        listening(functions, folder / "functions.sock"),
+        serving(stub, folder / "executor.sock"),
+        asyncio.TaskGroup() as tasks,
+    ):
+        keeping = tasks.create_task(link.run())
+        await server.connect(socket=folder / "executor.sock", port=1)
+        dispatcher = Dispatcher(server=server, slots=slots, tasks=tasks, on_ended=ended.append, on_lost=lost.append)
+        assert not server.offered("")
+        assert not server.offered("/somewhere/else.sock")
+        assert server.offered(str(folder / "functions.sock")) is linked
+        if linked:
+            await until(lambda: link.usable, what="connected")
+        mine = registered(attempt=3 if linked else 1, linked=linked)
+        try:
+            yield Place(stub, dispatcher, slots, mine, ended, lost, functions, link)
+        finally:
+            stub.release.set()
+            functions.release()
+            await until(lambda: len(slots) == 0, what="every slot free at the end")
+            keeping.cancel()
             await server.close()

@@ -3,86 +3,40 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from tests.runtimed_stub import Stub, serving, until
+from tests.runtimed_world import RUN_UID, Place, call, dispatching, registered
 
 from kruntimes.common.api import outcomes
-from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.outcomes import Failure, Kind
 from kruntimes.runtimed import dispatch
 from kruntimes.runtimed.dispatch import Dispatcher
-from kruntimes.runtimed.held import Held
-from kruntimes.runtimed.invocation import Answer, Invocation
-from kruntimes.runtimed.observed import Function, FunctionState, Stage
+from kruntimes.runtimed.invocation import Answer
+from kruntimes.runtimed.observed import Stage
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Slots
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-UID = "run-1"
-
-
-def held(uid: str = UID) -> Held:
-    return Held(
-        key="demo/hello",
-        epoch=Epoch(uid, 1, "pod-1"),
-        since=0.0,
-        stage=Stage.REGISTERED,
-        registration_id=f"{uid}/1",
-        function=Function(state=FunctionState.READY, read_at=0.0),
-    )
-
-
-def call(body: bytes = b"echo", *, id: str = "id-1", seconds: float = 5.0) -> Invocation:
-    return Invocation(id=id, body=body, content_type="application/json", seconds=seconds, trace="00-t-s-01")
-
-
-@dataclass
-class Place:
-    stub: Stub
-    dispatcher: Dispatcher
-    slots: Slots
-    held: Held
-    ended: list[Held]
-    lost: list[Held]
-
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with _place(tmp_path / "executor.sock") as made:
+    async with dispatching(tmp_path) as made:
         yield made
-
-
-@asynccontextmanager
-async def _place(socket: Path) -> AsyncIterator[Place]:
-    stub, server, slots = Stub(functions={UID: f"{UID}/1"}), RuntimeServer(), Slots()
-    ended: list[Held] = []
-    lost: list[Held] = []
-    async with serving(stub, socket), asyncio.TaskGroup() as tasks:
-        await server.connect(socket=socket, port=1)
-        dispatcher = Dispatcher(server=server, slots=slots, tasks=tasks, on_ended=ended.append, on_lost=lost.append)
-        try:
-            yield Place(stub, dispatcher, slots, held(), ended, lost)
-        finally:
-            stub.release.set()
-            await until(lambda: len(slots) == 0, what="every slot free at the end")
-            await server.close()
 
 
 async def test_an_answer_is_passed_on_and_frees_the_slot(place: Place) -> None:
     got = await place.dispatcher.invoke(place.held, call())
     assert isinstance(got, Answer)
-    assert (got.output, got.content_type, got.outputs) == (b"echo", "application/json", {"k": "v"})
+    assert (got.output, got.content_type, got.outputs) == (b"echo", "text/plain", {"k": "v"})
     assert len(place.slots) == 0
     assert place.ended == [], "an open function needs no one to look at it"
     assert place.held.last_activity > 0
     sent = place.stub.last("invoke")
-    assert (sent.invocation_id, sent.registration.registration_id) == ("id-1", f"{UID}/1")
+    assert (sent.invocation_id, sent.registration.registration_id) == ("id-1", f"{RUN_UID}/1")
     assert 4000 < sent.timeout_millis <= 5000
 
 
@@ -161,9 +115,9 @@ async def test_a_call_cancelled_by_its_id_answers_at_once(place: Place) -> None:
     async with asyncio.TaskGroup() as group:
         first = group.create_task(place.dispatcher.invoke(place.held, call(b"hang")))
         await place.stub.started.wait()
-        assert not place.dispatcher.cancel(UID, "another")
+        assert not place.dispatcher.cancel(RUN_UID, "another")
         assert not place.dispatcher.cancel("run-2", "id-1")
-        assert place.dispatcher.cancel(UID, "id-1")
+        assert place.dispatcher.cancel(RUN_UID, "id-1")
         got = await first
         assert isinstance(got, Failure)
         assert got.kind is outcomes.CANCELLED
@@ -195,12 +149,12 @@ async def test_a_registration_that_the_server_forgot_is_looked_at(place: Place) 
 
 async def test_a_server_killed_in_the_middle_is_unknown(tmp_path: Path) -> None:
     socket = tmp_path / "executor.sock"
-    stub, server, slots = Stub(functions={UID: f"{UID}/1"}), RuntimeServer(), Slots()
+    stub, server, slots = Stub(functions={RUN_UID: f"{RUN_UID}/1"}), RuntimeServer(), Slots()
     async with asyncio.TaskGroup() as tasks:
         dispatcher = Dispatcher(
             server=server, slots=slots, tasks=tasks, on_ended=lambda _: None, on_lost=lambda _: None
         )
-        mine = held()
+        mine = registered()
         async with serving(stub, socket) as running:
             await server.connect(socket=socket, port=1)
             first = tasks.create_task(dispatcher.invoke(mine, call(b"hang")))

@@ -16,7 +16,7 @@ from kruntimes.runtimed.digest import registration_digest
 from kruntimes.runtimed.endpoint import MAX_BUNDLE_BYTES, Endpoints
 from kruntimes.runtimed.envelope import envelope, wanted
 from kruntimes.runtimed.errorinfo import STATUS_BYTES, trailing
-from kruntimes.runtimed.heartbeat import Pulse, pulse
+from kruntimes.runtimed.heartbeat import FENCE_SECONDS, RESTART_SECONDS, Pulse, alive, pulse
 from kruntimes.runtimed.invocation import Answer
 
 TURNED = [{"name": "B", "value": "2"}, {"name": "A", "value": "1"}]
@@ -126,3 +126,24 @@ def test_pulse(age: float, expected: Pulse) -> None:
 
 def test_before_the_first_heartbeat_nothing_is_served() -> None:
     assert pulse(last_renewed=float("-inf"), now=1.0) is Pulse.FENCED
+
+
+NEVER = float("-inf")
+
+
+@pytest.mark.parametrize(
+    ("last_renewed", "begun", "now", "expected"),
+    [
+        pytest.param(NEVER, None, 99999.0, True, id="others-are-waited-for-without-end"),
+        pytest.param(NEVER, 1000.0, 1000.0 + 359.9, True, id="the-first-heartbeat-has-its-time"),
+        pytest.param(NEVER, 1000.0, 1000.0 + 360.0, False, id="a-token-that-is-refused-from-the-start"),
+        pytest.param(5000.0, 1000.0, 5000.0 + 60.0, True, id="the-self-fence-itself-restarts-nothing"),
+        pytest.param(5000.0, 1000.0, 5000.0 + 359.9, True, id="an-outage-that-may-yet-end"),
+        pytest.param(5000.0, 1000.0, 5000.0 + 360.0, False, id="a-token-that-is-refused-from-now-on"),
+    ],
+)
+def test_a_fence_that_stays_asks_for_a_restart(
+    last_renewed: float, begun: float | None, now: float, expected: bool
+) -> None:
+    assert FENCE_SECONDS + RESTART_SECONDS == 360.0
+    assert alive(last_renewed=last_renewed, begun=begun, now=now) is expected

@@ -247,6 +247,14 @@ async def test_a_run_that_the_cache_sees_a_little_later_is_found(gateway: Gatewa
         assert (await waiting).status == 200
 
 
+async def test_a_run_that_has_ended_is_not_to_be_waited_for(gateway: Gateway, owner: Pods) -> None:
+    owner.caches.show(UID, phase="Timeout", pod_uid="pod-1")
+    got = await gateway.post()
+    assert (got.status, got.error["reason"], got.error["outcome"]) == (404, "RunEnded", "rejected")
+    assert got.error["message"] == "the Run has ended: Timeout"
+    assert "retry-after" not in got.headers
+
+
 async def test_an_overlap_is_429(gateway: Gateway, owner: Pods) -> None:
     async with asyncio.TaskGroup() as group:
         first = group.create_task(gateway.post(body=b"hang"))

@@ -3,94 +3,26 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.runtimed_functions import Functions, listening
-from tests.runtimed_stub import Stub, serving, until
+from tests.runtimed_stub import until
+from tests.runtimed_world import RUN_UID, Place, call, dispatching
 
 from kruntimes.common.api import outcomes
-from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.outcomes import Failure, Kind
 from kruntimes.runtimed import dispatch
-from kruntimes.runtimed.dispatch import Dispatcher
-from kruntimes.runtimed.held import Held
-from kruntimes.runtimed.invocation import Answer, Invocation
-from kruntimes.runtimed.link import FunctionsLink
+from kruntimes.runtimed.invocation import Answer
 from kruntimes.runtimed.linkcodes import link_lost, link_outcome
-from kruntimes.runtimed.observed import Function, FunctionState, Stage
-from kruntimes.runtimed.registration import RuntimeServer
-from kruntimes.runtimed.slots import Slots
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-UID = "run-1"
-
-
-def held() -> Held:
-    return Held(
-        key="demo/hello",
-        epoch=Epoch(UID, 3, "pod-1"),
-        since=0.0,
-        stage=Stage.REGISTERED,
-        registration_id=f"{UID}/1",
-        linked=True,
-        function=Function(state=FunctionState.READY, read_at=0.0),
-    )
-
-
-def call(body: bytes = b"echo", *, id: str = "id-1", seconds: float = 5.0, type: str = "text/plain") -> Invocation:
-    return Invocation(id=id, body=body, content_type=type, seconds=seconds)
-
-
-@dataclass
-class Place:
-    functions: Functions
-    stub: Stub
-    dispatcher: Dispatcher
-    slots: Slots
-    held: Held
-    link: FunctionsLink
-    ended: list[Held]
-    lost: list[Held]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with _place(tmp_path) as made:
+    async with dispatching(tmp_path, linked=True) as made:
         yield made
-
-
-@asynccontextmanager
-async def _place(folder: Path) -> AsyncIterator[Place]:
-    functions, stub, slots = Functions(), Stub(functions={UID: f"{UID}/1"}), Slots()
-    link = FunctionsLink(folder / "functions.sock")
-    server = RuntimeServer(link=link)
-    ended: list[Held] = []
-    lost: list[Held] = []
-    async with (
-        listening(functions, folder / "functions.sock"),
-        serving(stub, folder / "executor.sock"),
-        asyncio.TaskGroup() as tasks,
-    ):
-        keeping = tasks.create_task(link.run())
-        await server.connect(socket=folder / "executor.sock", port=1)
-        dispatcher = Dispatcher(server=server, slots=slots, tasks=tasks, on_ended=ended.append, on_lost=lost.append)
-        assert not server.offered("")
-        assert not server.offered("/somewhere/else.sock")
-        assert server.offered(str(folder / "functions.sock"))
-        await until(lambda: link.usable, what="connected")
-        mine = held()
-        try:
-            yield Place(functions, stub, dispatcher, slots, mine, link, ended, lost)
-        finally:
-            functions.release()
-            await until(lambda: len(slots) == 0, what="every slot free at the end")
-            keeping.cancel()
-            await server.close()
 
 
 async def test_an_answer_is_passed_on_and_frees_the_slot(place: Place) -> None:
@@ -101,7 +33,7 @@ async def test_an_answer_is_passed_on_and_frees_the_slot(place: Place) -> None:
     assert len(place.slots) == 0
     assert place.held.last_activity > 0
     sent = place.functions.calls[0]
-    assert (sent.function, sent.option("attempt"), sent.content_type) == (f"{UID}/1", "3", "text/plain")
+    assert (sent.function, sent.option("attempt"), sent.content_type) == (f"{RUN_UID}/1", "3", "text/plain")
     assert sent.uid != "id-1", "the transaction is never the caller's id"
     assert 4000 < int(sent.option("timeout_ms") or 0) <= 5000
     assert place.stub.count("invoke") == 0
@@ -188,8 +120,8 @@ async def test_a_call_cancelled_by_its_id_answers_at_once(place: Place) -> None:
     async with asyncio.TaskGroup() as group:
         first = group.create_task(place.dispatcher.invoke(place.held, call(b"hang")))
         await place.functions.started.wait()
-        assert not place.dispatcher.cancel(UID, "another")
-        assert place.dispatcher.cancel(UID, "id-1")
+        assert not place.dispatcher.cancel(RUN_UID, "another")
+        assert place.dispatcher.cancel(RUN_UID, "id-1")
         got = await first
         assert isinstance(got, Failure)
         assert got.kind is outcomes.CANCELLED

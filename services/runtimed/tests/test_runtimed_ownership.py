@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from kruntimes.common.api.epoch import Epoch
-from kruntimes.common.api.names import InvokePath
+from kruntimes.common.api.names import FINALIZER, InvokePath
 from kruntimes.common.api.views import Pod, RouteRun
 from kruntimes.runtimed.ownership import (
     Asked,
+    Ended,
     Here,
     Mismatch,
     NotFound,
@@ -29,9 +30,13 @@ CLOSED = Registered(epoch=EPOCH, serving=False)
 ELSEWHERE = Epoch(UID, 2, OTHER)
 
 
-def seen(phase: str = "Ready", *, pod: str = POD, attempt: int = 2, deleting: bool = False) -> RouteRun:
+def seen(
+    phase: str = "Ready", *, pod: str = POD, attempt: int = 2, deleting: bool = False, held: bool = True
+) -> RouteRun:
+    deletion = "2027-01-15T08:00:00Z" if deleting else None
+    finalizers = [FINALIZER] if held else ["example.org/hold"]
     document: dict[str, Any] = {
-        "metadata": {"uid": UID, "deletionTimestamp": "2027-01-15T08:00:00Z" if deleting else None},
+        "metadata": {"uid": UID, "deletionTimestamp": deletion, "finalizers": finalizers},
         "spec": {"runtime": "python"},
         "status": {
             "phase": phase,
@@ -106,8 +111,13 @@ def asked(
         pytest.param(asked(), seen(pod=OTHER), None, pod(deleting=True), NotReady, id="the-owner-drains"),
         pytest.param(asked(), seen("Running", pod=OTHER), None, pod(), NotReady, id="not-ready-there"),
         pytest.param(asked(), seen("Pending", pod=""), None, None, NotReady, id="pending"),
-        pytest.param(asked(), seen("Failed"), None, None, NotReady, id="terminal"),
+        *(
+            pytest.param(asked(), seen(phase), None, None, Ended(f"the Run has ended: {phase}"), id=phase.lower())
+            for phase in ("Succeeded", "Failed", "Timeout", "Cancelled")
+        ),
+        pytest.param(asked(EPOCH), seen("Cancelled"), CLOSED, None, Ended, id="direct-to-one-that-has-ended"),
         pytest.param(asked(), seen(deleting=True), SERVING, None, NotReady, id="deleting"),
+        pytest.param(asked(), seen(deleting=True, held=False), None, None, Ended, id="deleted-and-held-by-others"),
         pytest.param(asked(), None, None, None, NotFound, id="unknown"),
         pytest.param(asked(runtime="bash"), seen(), SERVING, None, NotFound, id="another-runtime's-path"),
         pytest.param(asked(namespace="prod"), seen(), SERVING, None, NotFound, id="another-namespace's-path"),

@@ -13,6 +13,9 @@ STALE_SECONDS = 30.0
 """A heartbeat this old counts as lost: no new Runs come, and the operator withdraws the routes."""
 FENCE_SECONDS = 60.0
 """Without a renewal for this long no invocation is let in; the operator counts 75 s before it takes over."""
+RESTART_SECONDS = 300.0
+"""A self-fence that has held for this long asks for a restart: an outage of the API server is over by then as a rule,
+and what is wrong with this process alone (a token that is refused for ever, a stuck connection) is not mended here."""
 LOOK_SECONDS = 1.0
 """How often the age is looked at: well within the 10 s in which calls under way must have ended."""
 FIRST_LOOK_SECONDS = 0.02
@@ -36,6 +39,15 @@ def pulse(*, last_renewed: float, now: float) -> Pulse:
     if age >= FENCE_SECONDS:
         return Pulse.FENCED
     return Pulse.STALE if age >= STALE_SECONDS else Pulse.LIVE
+
+
+def alive(*, last_renewed: float, begun: float | None, now: float) -> bool:
+    """Whether this process may still come back by itself; False asks the kubelet for a restart. Monotonic times.
+
+    begun: when the heartbeat began, None before: until then we wait for others, and a restart would mend nothing.
+    Nothing is lost with a fenced process: its calls have ended, and what is registered is found again.
+    """
+    return begun is None or now - max(last_renewed, begun) < FENCE_SECONDS + RESTART_SECONDS
 
 
 async def first_renewal(last_renewed: Callable[[], float]) -> None:

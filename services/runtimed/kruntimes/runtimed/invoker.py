@@ -133,5 +133,7 @@ def _refusal(where: Route, invocation_id: str) -> Failure | None:
             return None
         case ownership.NotFound():
             return failure(outcomes.RUN_NOT_FOUND, "there is no such Run", invocation_id)
+        case ownership.Ended(reason):
+            return failure(outcomes.RUN_ENDED, reason, invocation_id)
         case ownership.NotReady(reason) | ownership.Mismatch(reason):
             return failure(outcomes.NOT_READY, reason, invocation_id)

@@ -9,6 +9,7 @@ import logging
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from kruntimes.common import clock
 from kruntimes.common import metrics as health
 from kruntimes.common.access import Access
 from kruntimes.common.api import names
@@ -29,7 +30,7 @@ from kruntimes.runtimed.cache import Ownership
 from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.effects import Effects
 from kruntimes.runtimed.endpoint import Endpoints
-from kruntimes.runtimed.heartbeat import Pulse, first_renewal, pulse_of, watch_pulse
+from kruntimes.runtimed.heartbeat import Pulse, alive, first_renewal, pulse_of, watch_pulse
 from kruntimes.runtimed.held import Held, Registry
 from kruntimes.runtimed.invoke import InvokeServer
 from kruntimes.runtimed.invoker import Ask, Invoker, Limits
@@ -67,6 +68,7 @@ class Service:
     def __init__(self, settings: Settings, kube: Kube, tasks: asyncio.TaskGroup, connections: AsyncExitStack) -> None:
         self._settings, self._kube, self._tasks, self._connections = settings, kube, tasks, connections
         self._ready = False
+        self._beating: float | None = None
         self._figures = health.new_registry()
         self._metrics = Metrics(self._figures)
         self._registry = Registry()
@@ -132,7 +134,7 @@ class Service:
         settings = self._settings
         page = await health.serve(
             self._figures,
-            health.Health(live=lambda: True, ready=self._is_ready),
+            health.Health(live=self._is_alive, ready=self._is_ready),
             settings.bind_address,
             names.METRICS_PORT,
             [drain.route(deleting=self._deleting, empty=self._registry.empty, seconds=settings.max_timeout + 5)],
@@ -152,6 +154,7 @@ class Service:
         self._tasks.create_task(self._server.watch())
         if self._link is not None:
             self._tasks.create_task(self._link.run())
+        self._beating = clock.monotonic()
         self._tasks.create_task(self._heartbeat.run())
         await first_renewal(self._heartbeat.last_renewed)
         self._tasks.create_task(watch_pulse(self._pulse, self._pulse_changed))
@@ -202,6 +205,9 @@ class Service:
         if current is not Pulse.LIVE:
             log.warning("heartbeat is old", extra={"pulse": current.name.lower()})
         self._reconciler.look_at_all()
+
+    def _is_alive(self) -> bool:
+        return alive(last_renewed=self._heartbeat.last_renewed(), begun=self._beating, now=clock.monotonic())
 
     def _is_ready(self) -> bool:
         return self._ready and self._server.connected

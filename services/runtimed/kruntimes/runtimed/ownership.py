@@ -8,7 +8,7 @@ caller may repeat, never an answer from the wrong epoch.
 from dataclasses import dataclass
 
 from kruntimes.common.api.epoch import Epoch
-from kruntimes.common.api.names import PEER_PORT, InvokePath
+from kruntimes.common.api.names import FINALIZER, PEER_PORT, InvokePath
 from kruntimes.common.api.phases import TERMINAL
 from kruntimes.common.api.views import Pod, RouteRun
 
@@ -60,6 +60,13 @@ class NotFound:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """The Run will never be invoked again, though its object may stay for as long as somebody wants."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class NotReady:
     """The Run exists and cannot be invoked now."""
 
@@ -73,7 +80,7 @@ class Mismatch:
     reason: str
 
 
-Route = Here | Peer | NotFound | NotReady | Mismatch
+Route = Here | Peer | NotFound | Ended | NotReady | Mismatch
 
 
 def route(asked: Asked, *, own: Own, run: RouteRun | None, registered: Registered | None, owner: Pod | None) -> Route:
@@ -90,8 +97,12 @@ def route(asked: Asked, *, own: Own, run: RouteRun | None, registered: Registere
             return Mismatch("the epoch names another Pod")
     if run is None:
         return NotFound()
-    if run.metadata.deleting or run.status.phase in TERMINAL:
-        return NotReady("the Run is ending")
+    if run.status.phase in TERMINAL:
+        return Ended(f"the Run has ended: {run.status.phase}")
+    if run.metadata.deleting:
+        # While we clean up it is "terminating" (503), as the table has it; what others still hold it for is not ours.
+        held = FINALIZER in run.metadata.finalizers
+        return NotReady("the Run is being deleted") if held else Ended("the Run has been deleted")
     if registered is not None and _superseded(registered.epoch, run):
         return NotReady("the Run has been assigned anew")
     if expected is not None:

@@ -62,6 +62,8 @@ BAD_INPUT = Kind(400, Outcome.REJECTED, "BadInput")
 UNAUTHENTICATED = Kind(401, Outcome.REJECTED, "Unauthorized")
 FORBIDDEN = Kind(403, Outcome.REJECTED, "Forbidden")
 RUN_NOT_FOUND = Kind(404, Outcome.REJECTED, "RunNotFound")
+RUN_ENDED = Kind(404, Outcome.REJECTED, "RunEnded")
+"""The Run is still there to be read and will never answer again: no 503, which would say that waiting helps."""
 PATH_NOT_FOUND = Kind(404, Outcome.REJECTED, "NotFound")
 INVOCATION_NOT_FOUND = Kind(404, Outcome.REJECTED, "InvocationNotFound")
 METHOD_NOT_ALLOWED = Kind(405, Outcome.REJECTED, "MethodNotAllowed")
