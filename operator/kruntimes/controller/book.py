@@ -4,6 +4,7 @@ Fed with every change that a watch shows and with every write of our own as soon
 decision is made on less than what has been given away. Lookups do not grow with the number of Runs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ class Book:
         self._pods: dict[str, Pod] = {}
         self._pods_by_runtime: dict[str, dict[str, Pod]] = {}
         self._pods_by_uid: dict[str, Pod] = {}
+        self._accounts: dict[str, Counter[str]] = {}
 
     def put_run(self, key: str, run: ControlledRun | None) -> bool:
         """Takes a Run's newest form, None where it is gone; returns whether scheduling may now differ.
@@ -65,12 +67,14 @@ class Book:
         old = self._pods.pop(key, None)
         if old is not None:
             _drop(self._pods_by_runtime, runtime_key(old), key)
+            self._count_account(old, -1)
             if self._pods_by_uid.get(old.metadata.uid) is old:
                 del self._pods_by_uid[old.metadata.uid]
         if pod is not None:
             self._pods[key] = pod
             self._pods_by_runtime.setdefault(runtime_key(pod), {})[key] = pod
             self._pods_by_uid[pod.metadata.uid] = pod
+            self._count_account(pod, 1)
         return old
 
     def pods(self, runtime: str) -> list[Pod]:
@@ -84,6 +88,21 @@ class Book:
     def pod_by_uid(self, uid: str) -> Pod | None:
         """The Pod with that UID."""
         return self._pods_by_uid.get(uid)
+
+    def accounts(self, namespace: str) -> frozenset[str]:
+        """The ServiceAccounts of the Pods of a namespace."""
+        return frozenset(self._accounts.get(namespace, ()))
+
+    def _count_account(self, pod: Pod, by: int) -> None:
+        account, namespace = pod.spec.service_account_name, pod.metadata.namespace
+        if not account:
+            return
+        counts = self._accounts.setdefault(namespace, Counter())
+        counts[account] += by
+        if not counts[account]:
+            del counts[account]
+        if not counts:
+            del self._accounts[namespace]
 
     def _enter(self, key: str, run: ControlledRun) -> None:
         if pending(run) is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kruntimes.common import metrics as common_metrics
-from kruntimes.common.api.names import CA_NAME, METRICS_PORT, RUNTIME_LABEL
+from kruntimes.common.api.names import CA_NAME, METRICS_PORT, RUNTIME_LABEL, RUNTIMED_ROLE, RUNTIMED_SERVICE_ACCOUNT
 from kruntimes.common.api.settings import Settings
 from kruntimes.common.api.views import CSR, Lease, Object, Pod, Runtime
 from kruntimes.common.kube import paths
@@ -24,6 +24,7 @@ from kruntimes.controller.announce import Announcer
 from kruntimes.controller.approve import Policy
 from kruntimes.controller.authority import Authority
 from kruntimes.controller.book import Book, runtime_key
+from kruntimes.controller.grants import Grants
 from kruntimes.controller.metrics import Metrics
 from kruntimes.controller.pods import Pods
 from kruntimes.controller.podtemplate import MANAGED_BY, PodDefaults
@@ -31,7 +32,7 @@ from kruntimes.controller.recovery import Recovery, Served
 from kruntimes.controller.runtimes import Runtimes
 from kruntimes.controller.scheduler import Scheduler
 from kruntimes.controller.signer import Bundles, ConfigMap, Signer, ensure_authority
-from kruntimes.controller.views import ControlledRun, EndpointSlice, ReplicaSet
+from kruntimes.controller.views import ControlledRun, EndpointSlice, ReplicaSet, RoleBinding
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,13 @@ class Operator:
         self._caches: list[Reflector[Any]] = []
         self._build_caches()
         self._bundles = Bundles(kube, authority, self._bundles_seen)
+        self._grants = Grants(
+            kube,
+            self._book,
+            runtimes=self._runtimes_seen,
+            bindings=self._bindings,
+            accounts=self._accounts,
+        )
         self._served = Served(self._slices)
         self._signer = Signer(kube, authority, policy(settings), self._csrs, metrics=metrics)
         self._pods = Pods(kube, self._book, self._leases, on_change=self._pod_life_changed)
@@ -88,6 +96,7 @@ class Operator:
             replica_sets=self._replica_sets,
             services=self._services,
             bundles=self._bundles,
+            grants=self._grants,
             announcer=self._announcer,
         )
         self._recovery = Recovery(
@@ -134,6 +143,16 @@ class Operator:
         self._bundles_seen = self._cache(
             paths.configmaps(None), ConfigMap, self._bundle_changed, field_selector=f"metadata.name={CA_NAME}"
         )
+        self._bindings = self._cache(
+            paths.rolebindings(None), RoleBinding, self._rights_changed, field_selector=f"metadata.name={RUNTIMED_ROLE}"
+        )
+        self._accounts = self._cache(
+            paths.serviceaccounts(None),
+            Object,
+            self._rights_changed,
+            field_selector=f"metadata.name={RUNTIMED_SERVICE_ACCOUNT}",
+            metadata_only=True,
+        )
         self._csrs = self._cache(paths.csrs(), CSR, self._csr_changed)
 
     @property
@@ -156,6 +175,7 @@ class Operator:
             for controller in (
                 self._announcer,
                 self._bundles,
+                self._grants,
                 self._signer,
                 self._runtimes,
                 self._pods,
@@ -188,6 +208,8 @@ class Operator:
         for one in (old, pod):
             if one is not None:
                 self._pod_life_changed(one)
+        if pod is None:
+            self._grants.changed(key.partition("/")[0])
 
     def _pod_life_changed(self, pod: Pod) -> None:
         self._scheduler.wake(runtime_key(pod))
@@ -197,7 +219,11 @@ class Operator:
     def _lease_changed(self, key: str) -> None:
         self._pods.lease_changed(key)
 
+    def _rights_changed(self, key: str) -> None:
+        self._grants.changed(key.partition("/")[0])
+
     def _runtime_changed(self, key: str) -> None:
+        self._grants.changed(key.partition("/")[0])
         self._runtimes.runtime_changed(key)
 
     def _replica_set_changed(self, key: str) -> None:

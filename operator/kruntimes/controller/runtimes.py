@@ -11,8 +11,6 @@ import msgspec
 from kruntimes.common import clock
 from kruntimes.common.api.names import (
     POD_DELETION_COST,
-    RUNTIMED_ROLE,
-    RUNTIMED_SERVICE_ACCOUNT,
     TEMPLATE_HASH_LABEL,
 )
 from kruntimes.common.api.views import Object, Pod, Runtime
@@ -26,14 +24,13 @@ from kruntimes.common.kube.transport import Kube
 from kruntimes.controller import rollout
 from kruntimes.controller.announce import Announcer
 from kruntimes.controller.book import Book
+from kruntimes.controller.grants import Grants
 from kruntimes.controller.pods import MANAGER
 from kruntimes.controller.podtemplate import (
-    MANAGED_BY,
     PodDefaults,
     pod_template,
     replica_set,
     service,
-    service_account,
     template_hash,
 )
 from kruntimes.controller.signer import Bundles
@@ -62,6 +59,7 @@ class Runtimes:
         replica_sets: Reflector[ReplicaSet],
         services: Reflector[Object],
         bundles: Bundles,
+        grants: Grants,
         announcer: Announcer,
     ) -> None:
         self._kube = kube
@@ -71,17 +69,15 @@ class Runtimes:
         self._replica_sets = replica_sets
         self._services = services
         self._bundles = bundles
+        self._grants = grants
         self._announcer = announcer
         self._templates: dict[str, tuple[str, int, dict[str, Any], str]] = {}
-        self._granted: set[tuple[str, str]] = set()
         self._queue = WorkQueue()
 
     def runtime_changed(self, key: str) -> None:
         """A Runtime appeared, changed or went."""
         if key not in self._runtimes.store:
             self._templates.pop(key, None)
-            namespace = key.partition("/")[0]
-            self._granted = {one for one in self._granted if one[0] != namespace}
             return
         self._queue.add(key)
 
@@ -110,7 +106,7 @@ class Runtimes:
             return Done()
         namespace = runtime.metadata.namespace
         await self._bundles.ensure(namespace)
-        await self._grant(namespace, service_account(runtime))
+        await self._grants.ensure(namespace)
         template, digest = self._template(runtime)
         name = f"{runtime.metadata.name}-{digest}"
         current, old = self._generations(runtime, name)
@@ -149,35 +145,6 @@ class Runtimes:
             template = pod_template(runtime, self._defaults)
             known = self._templates[meta.key] = (meta.uid, meta.generation, template, template_hash(template))
         return known[2], known[3]
-
-    async def _grant(self, namespace: str, account: str) -> None:
-        """Lets *account* do a runtimed's work in *namespace*.
-
-        Neither is owned by the Runtime: its Pods still need them while they drain after it was deleted.
-        """
-        if (namespace, account) in self._granted:
-            return
-        if account == RUNTIMED_SERVICE_ACCOUNT:
-            body: dict[str, Any] = {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": account, "namespace": namespace, "labels": MANAGED_BY},
-                "automountServiceAccountToken": False,
-            }
-            try:
-                await self._kube.create(paths.serviceaccounts(namespace), body, Object)
-            except AlreadyExists:
-                log.debug("service account stands", extra={"namespace": namespace})
-        name = RUNTIMED_ROLE if account == RUNTIMED_SERVICE_ACCOUNT else f"{RUNTIMED_ROLE}:{account}"
-        body = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": namespace, "labels": MANAGED_BY},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": RUNTIMED_ROLE},
-            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
-        }
-        await self._kube.apply(paths.rolebindings(namespace, name), body, Object, manager=MANAGER)
-        self._granted.add((namespace, account))
 
     async def _ensure_service(self, runtime: Runtime) -> bool:
         """Makes the Service unless it stands; False while one that is not this Runtime's has the name.

@@ -172,3 +172,26 @@ class ReplicaSet(View, frozen=True):
 
     metadata: Meta = Meta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
+
+
+class RoleRef(View, frozen=True):
+    """RoleBinding.roleRef."""
+
+    kind: str = ""
+    name: str = ""
+
+
+class Subject(View, frozen=True):
+    """RoleBinding.subjects[]."""
+
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class RoleBinding(View, frozen=True):
+    """Who has a role in a namespace."""
+
+    metadata: Meta = Meta()
+    role_ref: RoleRef = RoleRef()
+    subjects: tuple[Subject, ...] = ()

@@ -93,36 +93,42 @@ NOBODY_MAY = ("get secrets", "list secrets", "get secrets a", "list nodes", "get
               f"delete {CSR}", "create deployments", "delete namespaces a")  # fmt: skip
 
 OPERATOR_MAY = (
-    *(f"{verb} {kind}" for verb in ("get", "list", "watch")
+    *(f"{verb} {kind}" for verb in ("list", "watch")
       for kind in ("runs", "runtimes", "pods", "replicasets", "services", "endpointslices", "leases", CSR)),
+    *(f"{verb} {kind}" for verb in ("list", "watch", "patch") for kind in ("configmaps kruntimes-ca",)),
+    *(f"{verb} serviceaccounts kruntimes-runtimed" for verb in ("list", "watch")),
+    *(f"{verb} rolebindings kruntimes-runtimed" for verb in ("list", "watch", "patch", "delete")),
+    *(f"get {kind}" for kind in ("runs", "pods", "services")),
     *(f"patch {kind}" for kind in ("runs", "runs/status", "runtimes/status", "pods", "pods/status")),
-    "delete runs", "update runs/finalizers", "update runtimes/finalizers", "create events", "patch events",
-    *(f"{verb} {kind}" for verb in ("create", "patch", "delete") for kind in ("replicasets", "services")),
-    "create configmaps", "patch configmaps kruntimes-ca", "create serviceaccounts",
-    "patch serviceaccounts kruntimes-runtimed", "create rolebindings", "bind clusterroles kruntimes-runtimed",
-    f"update {CSR}/approval", f"update {CSR}/status",
+    "delete runs", "update runtimes/finalizers", "create events", "patch events", "create services",
+    *(f"{verb} replicasets" for verb in ("create", "patch", "delete")),
+    "create configmaps", "create serviceaccounts", "create rolebindings", "bind clusterroles kruntimes-runtimed",
+    f"patch {CSR}/approval", f"patch {CSR}/status",
     *(f"{verb} signers kruntimes.io/{signer}" for verb in ("approve", "sign")
       for signer in ("runtimed", "gateway", "router", "gateway-serving")),
 )  # fmt: skip
 OPERATOR_MAY_NOT = (
-    "create runs", "update runtimes", "delete runtimes", "delete pods", "patch configmaps other", "list configmaps",
-    "patch serviceaccounts default", "delete rolebindings", "bind clusterroles cluster-admin",
-    "bind clusterroles admin", "sign signers kubernetes.io/kube-apiserver-client",
-    "approve signers kubernetes.io/kubelet-serving", "create leases", "create roles",
+    "create runs", "update runs", "update runs/status", "update runs/finalizers", "patch runtimes", "update runtimes",
+    "delete runtimes", "delete pods", "patch configmaps other", "list configmaps", "patch services",
+    "delete services", "patch serviceaccounts kruntimes-runtimed", "list serviceaccounts", "list rolebindings",
+    "patch rolebindings other", "delete rolebindings", "bind clusterroles cluster-admin", "bind clusterroles admin",
+    "sign signers kubernetes.io/kube-apiserver-client", "approve signers kubernetes.io/kubelet-serving",
+    "create leases", "get leases", "create roles", f"update {CSR}/approval",
 )  # fmt: skip
 
-READS = tuple(f"{verb} {kind}" for verb in ("get", "list", "watch") for kind in ("runs", "runtimes", "pods"))
+READS = tuple(f"{verb} {kind}" for verb in ("list", "watch") for kind in ("runs", "runtimes", "pods"))
 WRITES = ("create runs", "patch runs", "delete runs", "patch runs/status", "patch runtimes", "patch pods")
 ASKS = (f"create {CSR}", f"get {CSR}")
 SPIES = (f"list {CSR}", f"watch {CSR}")
-ISSUES = (f"update {CSR}/approval", f"update {CSR}/status", "sign signers kruntimes.io/runtimed")
+ISSUES = (f"patch {CSR}/approval", f"update {CSR}/status", "sign signers kruntimes.io/runtimed")
 
 RUNTIMED_MAY = (
-    *(f"{verb} runs" for verb in ("get", "list", "watch", "patch")), "patch runs/status", "update runs/status",
-    "update runs/finalizers", "get runtimes", *(f"{verb} pods" for verb in ("get", "list", "watch")),
-    *(f"{verb} leases" for verb in ("create", "get", "update", "patch")), "create events", "patch events",
+    *(f"{verb} runs" for verb in ("get", "list", "watch", "patch")), "patch runs/status", "get runtimes",
+    *(f"{verb} pods" for verb in ("get", "list", "watch")),
+    *(f"{verb} leases" for verb in ("create", "patch")), "create events", "patch events",
 )  # fmt: skip
-RUNTIMED_MAY_NOT = ("create runs", "delete runs", "list runtimes", "patch runtimes", "patch pods",
+RUNTIMED_MAY_NOT = ("create runs", "delete runs", "update runs/status", "update runs/finalizers", "get leases",
+                    "list runtimes", "patch runtimes", "patch pods",
                     "patch pods/status", "delete leases",
                     "list leases", "get configmaps", "create rolebindings", *ISSUES)  # fmt: skip
 
@@ -142,11 +148,16 @@ def cases(who: object, where: str, allowed: bool, *tables: tuple[str, ...]) -> l
 CASES = [
     *cases(OPERATOR, "cluster", True, OPERATOR_MAY, ("create selfsubjectaccessreviews",)),
     *cases(OPERATOR, "cluster", False, OPERATOR_MAY_NOT, NOBODY_MAY, ("get secrets kruntimes-ca",)),
-    *cases(OPERATOR, "system", True, ("get secrets kruntimes-ca", "update secrets kruntimes-ca", "create secrets")),
-    *cases(OPERATOR, "system", True, ("create leases", "update leases", "patch leases")),
-    *cases(OPERATOR, "system", False, ("get secrets other", "list secrets", "delete secrets kruntimes-ca")),
+    *cases(OPERATOR, "system", True, ("get secrets kruntimes-ca", "create secrets")),
+    *cases(OPERATOR, "system", True, ("get leases", "create leases", "patch leases")),
+    *cases(
+        OPERATOR,
+        "system",
+        False,
+        ("get secrets other", "list secrets", *(f"{verb} secrets kruntimes-ca" for verb in ("delete", "update"))),
+    ),
     *cases(ROUTER, "cluster", True, READS, ASKS, ("create selfsubjectaccessreviews",)),
-    *cases(ROUTER, "cluster", False, WRITES, ISSUES, SPIES, NOBODY_MAY, ("create events",)),
+    *cases(ROUTER, "cluster", False, WRITES, ISSUES, SPIES, NOBODY_MAY, ("create events", "get runs", "get pods")),
     *cases(ROUTER, "system", False, ("get secrets kruntimes-ca",)),
     *cases(GATEWAY, "cluster", True, ("list runs", "watch runs"), ASKS, ("create selfsubjectaccessreviews",)),
     *cases(GATEWAY, "cluster", False, ("get runs", "list pods", "list runtimes"), WRITES, ISSUES, SPIES),
