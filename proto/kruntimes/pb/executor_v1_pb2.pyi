@@ -180,18 +180,46 @@ Global___StatusRequest: _TypeAlias = StatusRequest  # noqa: Y015
 class StatusResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class OutputsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     EXIT_CODE_FIELD_NUMBER: _builtins.int
     STDOUT_FIELD_NUMBER: _builtins.int
     STDERR_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     state: Global___ExecutionState.ValueType
     exit_code: _builtins.int
     stdout: _builtins.str
     stderr: _builtins.str
     error_message: _builtins.str
+    reason: _builtins.str
+    """Ours: why it ended: Exited, Signalled, TimedOut, Cancelled, StartFailed, OutputsInvalid."""
+    @_builtins.property
+    def outputs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Ours: what a task that succeeded wrote into $KR_OUTPUTS."""
+
     def __init__(
         self,
         *,
@@ -201,10 +229,12 @@ class StatusResponse(_message.Message):
         stdout: _builtins.str = ...,
         stderr: _builtins.str = ...,
         error_message: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        outputs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_message", b"error_message", "exit_code", b"exit_code", "id", b"id", "state", b"state", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_message", b"error_message", "exit_code", b"exit_code", "id", b"id", "outputs", b"outputs", "reason", b"reason", "state", b"state", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -37,6 +37,7 @@ class Server:
         self.log = folder / "log"
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KRUNTIMES_")}
         environment |= {"KRUNTIMES_EXECUTOR_SOCKET": str(self.socket), "KRUNTIMES_BIND_ADDRESS": "127.0.0.1"}
+        environment |= {"KRUNTIMES_STATE_DIR": str(folder)}
         environment |= {"KRUNTIMES_FUNCTIONS_SOCKET": str(self.functions_socket), "FROM_THE_CONTAINER": "yes"}
         environment |= {"KRUNTIMES_RUNTIMED_PID": str(os.getpid() if runtimed_pid is None else runtimed_pid)}
         with open(self.log, "wb") as log:

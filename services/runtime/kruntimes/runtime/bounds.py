@@ -45,6 +45,19 @@ def check_outputs(outputs: Mapping[Any, object]) -> dict[str, str]:
     return checked
 
 
+def parse_outputs(data: bytes) -> dict[str, str]:
+    """The `name=value` lines of $KR_OUTPUTS; the last of a name wins. Raises OutputsError."""
+    outputs: dict[str, str] = {}
+    for line in data.decode("utf-8", "surrogateescape").split("\n"):
+        if not line:
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise OutputsError(f"the line {line[:80]!r} in $KR_OUTPUTS is not of the form name=value")
+        outputs[name] = value
+    return check_outputs(outputs)
+
+
 def head(text: str, size: int) -> str:
     """The first *size* bytes of *text* in UTF-8, with a mark where something was cut."""
     raw = text.encode("utf-8", "backslashreplace")

@@ -70,8 +70,7 @@ class Nursery:
         link, their_link = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
         try:
-            order = json.dumps({"host": self._kind}).encode()
-            socket.send_fds(self._control, [order], [their_control.fileno(), their_link.fileno(), log_write])
+            self.order({"host": self._kind}, [their_control.fileno(), their_link.fileno(), log_write])
         except OSError:
             for end in (control, link):
                 end.close()
@@ -85,6 +84,10 @@ class Nursery:
         link.setblocking(False)
         await loop.create_unix_connection(lambda: _Link(host), sock=link)
         return host
+
+    def order(self, order: dict[str, object], descriptors: list[int]) -> None:
+        """Has the nursery start what *order* names, with *descriptors*. Raises OSError."""
+        socket.send_fds(self._control, [json.dumps(order).encode()], descriptors)
 
     def close(self) -> None:
         """Lets the nursery end."""
@@ -259,9 +262,9 @@ class HostProcess:
 
 def start_nursery() -> socket.socket:
     """Forks the nursery; see `kruntimes.runtime.proc.nursery.start` for when this may be called."""
-    from kruntimes.runtime.host import main
+    from kruntimes.runtime.host import main, task
 
     def host_main(kind: str, link: socket.socket) -> NoReturn:
         main.run(kind, link)
 
-    return nursery.start(host_main)
+    return nursery.start(host_main, task.become)

@@ -48,3 +48,7 @@ LADDERS: dict[Why, tuple[Step, ...]] = {
 def leaves_host_usable(stage: Action | None) -> bool:
     """Whether a host that answered at *stage* may serve the next call; a signal may have cut anything in two."""
     return stage is None or stage is Action.ASK
+
+
+TASK_LADDER = (Step(0.0, Action.TERM), Step(5.0, Action.KILL))
+"""A task's program knows no other request than SIGTERM; the second source document's five seconds follow it."""

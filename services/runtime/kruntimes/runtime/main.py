@@ -55,7 +55,9 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
     from kruntimes.runtime.calls import listening
     from kruntimes.runtime.manager import Limits, Manager
     from kruntimes.runtime.metrics import Metrics
+    from kruntimes.runtime.scratch import Scratch
     from kruntimes.runtime.server import serving
+    from kruntimes.runtime.tasks import Tasks
 
     path = settings.require("executor_socket").executor_socket
     assert path is not None
@@ -64,16 +66,19 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
     ProcessCollector(registry=registry)
     metrics = Metrics(registry)
     lost = asyncio.Event()
+    folders = Scratch(settings.state_dir)
     nursery = Nursery(control, options.host, lost.set)
     try:
         async with asyncio.TaskGroup() as tasks:
             manager = Manager(nursery, tasks, limits, metrics)
+            programs = Tasks(nursery, tasks, folders, metrics)
             metrics.follow(lambda: manager.in_flight)
             try:
                 async with (
                     serving(
                         path,
                         manager,
+                        programs,
                         kind=options.host,
                         limits=limits,
                         healthy=lambda: not lost.is_set(),
@@ -90,9 +95,10 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
                     log.info("runtime server ready", extra={"host": options.host})
                     await _observe(settings, registry, lost, options.metrics_port)
             finally:
-                await manager.stop()
+                await asyncio.gather(manager.stop(), programs.stop())
     finally:
         nursery.close()
+        folders.close()
 
 
 async def _observe(settings: Settings, registry: "CollectorRegistry", lost: asyncio.Event, port: int) -> None:

@@ -37,6 +37,9 @@ class Metrics:
         self._strangers = Counter(
             "kruntimes_runtime_strangers", "Connections to the functions socket that were refused.", registry=registry
         )
+        self._tasks = Counter(
+            "kruntimes_runtime_tasks", "Task executions that ended.", ["outcome", "reason"], registry=registry
+        )
         self._in_flight = Gauge("kruntimes_runtime_in_flight", "Invocations that run now.", registry=registry)
         self._by_code: dict[int, Counter] = {}
         for stage in Action:
@@ -63,6 +66,10 @@ class Metrics:
     def stranger(self) -> None:
         """A connection to the functions socket was refused."""
         self._strangers.inc()
+
+    def task_ended(self, *, ok: bool, reason: str) -> None:
+        """A task execution ended."""
+        self._tasks.labels("succeeded" if ok else "failed", reason).inc()
 
     def initialised(self, *, ok: bool, seconds: float) -> None:
         """A function's first initialisation ended."""

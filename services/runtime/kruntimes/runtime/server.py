@@ -1,22 +1,19 @@
-"""executor.v1 over gRPC: FunctionRuntime, and Health of Runtime (shell: messages in, messages out).
-
-Task executions are not offered: the other methods of Runtime answer UNIMPLEMENTED.
-"""
+"""executor.v1's `FunctionRuntime` over gRPC, and the server of both services (shell: messages in, messages out)."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, NoReturn
 
-import grpc
 import grpc.aio
 
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
 from kruntimes.runtime import answers, faults, requests, sockets
-from kruntimes.runtime.host.protocol import ErrorDocument
+from kruntimes.runtime.aborts import Context, abort, refuse
+from kruntimes.runtime.executor import Executor
 from kruntimes.runtime.manager import DRAIN_SECONDS, Limits, Manager
 from kruntimes.runtime.registry import Refused, State
+from kruntimes.runtime.tasks import Tasks
 
 REGISTER_WAIT_SECONDS = 10.0
 """RegisterFunction answers REGISTERING after this; FunctionStatus tells the rest."""
@@ -30,8 +27,6 @@ _STATES = {
     State.DRAINING: pb.FUNCTION_REGISTRATION_STATE_DRAINING,
     State.FAILED: pb.FUNCTION_REGISTRATION_STATE_FAILED,
 }
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Functions(rpc.FunctionRuntimeServicer):
@@ -54,10 +49,10 @@ class Functions(rpc.FunctionRuntimeServicer):
             forked=request.isolation == pb.FUNCTION_ISOLATION_FORK,
         )  # fmt: skip
         if isinstance(wanted, Refused):
-            await _refuse(context, wanted)
+            await refuse(context, wanted)
         found = await self._manager.register(wanted, wait=_wait(context, REGISTER_WAIT_SECONDS))
         if isinstance(found, Refused):
-            await _refuse(context, found)
+            await refuse(context, found)
         return pb.RegisterFunctionResponse(
             registration=pb.FunctionRegistration(run_uid=request.run_uid, registration_id=found.id),
             state=_STATES[found.state],
@@ -68,7 +63,7 @@ class Functions(rpc.FunctionRuntimeServicer):
         """See the contract."""
         found = self._manager.status(request.registration.run_uid, request.registration.registration_id)
         if isinstance(found, Refused):
-            await _refuse(context, found)
+            await refuse(context, found)
         registration, activity = found
         return pb.FunctionStatusResponse(
             registration=request.registration, state=_STATES[registration.state], in_flight=activity.in_flight,
@@ -82,21 +77,21 @@ class Functions(rpc.FunctionRuntimeServicer):
             timeout_millis=request.timeout_millis, default=self._limits.default, maximum=self._limits.maximum,
         )  # fmt: skip
         if isinstance(seconds, Refused):
-            await _refuse(context, seconds)
+            await refuse(context, seconds)
         invocation = self._manager.invoke(
             request.registration.registration_id, run_uid=request.registration.run_uid,
             invocation_id=request.invocation_id, payload=request.input, content_type=request.content_type,
             seconds=seconds,
         )  # fmt: skip
         if isinstance(invocation, Refused):
-            await _refuse(context, invocation)
+            await refuse(context, invocation)
         try:
             answer = await invocation.answer()
         except BaseException:
             invocation.cancel()
             raise
         if answer.code != answers.OK:
-            await _abort(context, *faults.of_answer(answer))
+            await abort(context, *faults.of_answer(answer))
         return pb.InvokeFunctionResponse(
             registration=request.registration, invocation_id=request.invocation_id, output=answer.body,
             content_type=answer.content_type, outputs=answer.outputs,
@@ -114,25 +109,11 @@ class Functions(rpc.FunctionRuntimeServicer):
         return pb.UnregisterFunctionResponse(registration=request.registration)
 
 
-def _health(healthy: Callable[[], bool]) -> grpc.GenericRpcHandler:
-    """`Runtime` with the one method that is offered; gRPC answers UNIMPLEMENTED for the rest."""
-
-    async def health(request: pb.HealthRequest, context: Context) -> pb.HealthResponse:
-        good = healthy()
-        return pb.HealthResponse(healthy=good, message="" if good else "no host process can be started")
-
-    handler = grpc.unary_unary_rpc_method_handler(
-        health,
-        request_deserializer=pb.HealthRequest.FromString,
-        response_serializer=pb.HealthResponse.SerializeToString,
-    )
-    return grpc.method_handlers_generic_handler("executor.v1.Runtime", {"Health": handler})
-
-
 @contextlib.asynccontextmanager
 async def serving(
     path: Path,
     manager: Manager,
+    tasks: Tasks,
     *,
     kind: str,
     limits: Limits,
@@ -149,7 +130,7 @@ async def serving(
     )
     functions = Functions(manager, kind, limits, str(functions_socket or ""))
     rpc.add_FunctionRuntimeServicer_to_server(functions, server)
-    server.add_generic_rpc_handlers((_health(healthy),))
+    rpc.add_RuntimeServicer_to_server(Executor(tasks, kind, healthy), server)
     _bind(server, path)
     await server.start()
     try:
@@ -167,13 +148,3 @@ def _bind(server: grpc.aio.Server, path: Path) -> None:
 def _wait(context: Context, most: float) -> float:
     remaining = context.time_remaining()
     return most if remaining is None else max(0.0, min(most, remaining - ANSWER_MARGIN_SECONDS))
-
-
-async def _refuse(context: Context, refused: Refused) -> NoReturn:
-    document = ErrorDocument(reason=refused.reason, message=refused.message)
-    await _abort(context, *faults.of(grpc.StatusCode[refused.code.name], document))
-
-
-async def _abort(context: Context, code: grpc.StatusCode, message: str, metadata: faults.Metadata) -> NoReturn:
-    await context.abort(code, message, metadata)
-    raise AssertionError("abort raises")

@@ -159,7 +159,7 @@ class BashHost:
             )
             return Answer.error(500, ErrorDocument(reason="FunctionError", message=message, type="OutputTooLarge"))
         try:
-            outputs = bounds.check_outputs(_parse_outputs(_contents(self._outputs)))
+            outputs = bounds.parse_outputs(_contents(self._outputs))
         except bounds.OutputsError as error:
             return Answer.error(500, ErrorDocument(reason="FunctionError", message=str(error), type="OutputsError"))
         return Answer(200, bytes(body), _type_of(body), Meta(outputs=outputs))
@@ -192,19 +192,6 @@ def _fill(descriptor: int, data: bytes) -> None:
 def _contents(descriptor: int) -> bytes:
     """What the call appended; one byte over the bound is enough to refuse it."""
     return os.pread(descriptor, bounds.MAX_OUTPUTS_BYTES * 2, 0)
-
-
-def _parse_outputs(data: bytes) -> dict[object, object]:
-    """`name=value` lines; the last of a name wins."""
-    outputs: dict[object, object] = {}
-    for line in data.decode("utf-8", "surrogateescape").split("\n"):
-        if not line:
-            continue
-        name, equals, value = line.partition("=")
-        if not equals:
-            raise bounds.OutputsError(f"the line {line[:80]!r} in $KR_OUTPUTS is not of the form name=value")
-        outputs[name] = value
-    return outputs
 
 
 def _read(descriptor: int, most: int) -> bytes:

@@ -4,6 +4,7 @@ A fork of a process that has loaded gRPC is not safe, and starting an interprete
 a tenth of a second and its memory; the nursery has one thread, the hosts' modules imported, and nothing else.
 
     from the server   {"host": kind} with three descriptors: control of the warden, link, log
+                      {"task": true} with four: control of the warden, standard output, standard error, the program
     end of stream     the server is gone; the nursery ends (each warden notices by itself)
 Source: design §7; notes on host processes in a restricted Pod.
 """
@@ -23,13 +24,15 @@ from kruntimes.runtime.proc import prctl, tree, warden
 PACKET_BYTES = 1024
 EX_SOFTWARE = 70
 """sysexits.h: an error of our own."""
-DESCRIPTORS = 3
+MAX_DESCRIPTORS = 4
 
 HostMain = Callable[[str, socket.socket], NoReturn]
 """Runs the host of that kind on that link; never returns."""
+TaskMain = Callable[[int], NoReturn]
+"""Becomes the program that the descriptor describes; never returns."""
 
 
-def start(host_main: HostMain) -> socket.socket:
+def start(host_main: HostMain, task_main: TaskMain) -> socket.socket:
     """Forks the nursery and returns the server's end of its control socket.
 
     Must be called while this process has one thread and has not loaded gRPC. The nursery's environment,
@@ -39,15 +42,16 @@ def start(host_main: HostMain) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         ours.close()
-        _never_return(_Nursery(theirs, host_main).run)
+        _never_return(_Nursery(theirs, host_main, task_main).run)
     theirs.close()
     return ours
 
 
 class _Nursery:
-    def __init__(self, control: socket.socket, host_main: HostMain) -> None:
+    def __init__(self, control: socket.socket, host_main: HostMain, task_main: TaskMain) -> None:
         self._control = control
         self._host_main = host_main
+        self._task_main = task_main
         self._wardens: set[int] = set()
 
     def run(self) -> NoReturn:
@@ -70,21 +74,28 @@ class _Nursery:
                     self._give_birth(wake_read, wake_write)
 
     def _give_birth(self, wake_read: int, wake_write: int) -> None:
-        packet, descriptors, _, _ = socket.recv_fds(self._control, PACKET_BYTES, DESCRIPTORS)
+        packet, descriptors, _, _ = socket.recv_fds(self._control, PACKET_BYTES, MAX_DESCRIPTORS)
         if not packet:
             os._exit(0)
-        kind = str(json.loads(packet)["host"])
+        kind = json.loads(packet).get("host")
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             os.close(wake_read)
             os.close(wake_write)
             self._control.close()
-            control, link, log = descriptors
-            _be_warden(control, lambda: _be_host(kind, link, log, self._host_main), (link, log))
+            control, *theirs = descriptors
+            _be_warden(control, lambda: self._be(kind, theirs), tuple(theirs))
         self._wardens.add(pid)
         for descriptor in descriptors:
             os.close(descriptor)
+
+    def _be(self, kind: str | None, descriptors: list[int]) -> NoReturn:
+        if kind is None:
+            stdout, stderr, program = descriptors
+            _be_task(stdout, stderr, program, self._task_main)
+        link, log = descriptors
+        _be_host(kind, link, log, self._host_main)
 
     def _tidy(self) -> None:
         """Reaps wardens; what a murdered warden left behind has become our child, and is ended."""
@@ -104,7 +115,7 @@ class _Nursery:
             self._wardens.discard(pid)
 
 
-def _be_warden(control: int, host: Callable[[], NoReturn], of_host: tuple[int, int]) -> NoReturn:
+def _be_warden(control: int, host: Callable[[], NoReturn], of_host: tuple[int, ...]) -> NoReturn:
     _never_return(lambda: warden.run(socket.socket(fileno=control), host, of_host))
 
 
@@ -112,19 +123,35 @@ def _be_host(kind: str, link: int, log: int, host_main: HostMain) -> NoReturn:
     """Descriptors and signals as a program expects them; standard output and error are the log."""
 
     def run() -> NoReturn:
-        os.setsid()
-        prctl.unprotect()
-        prctl.become_subreaper()
-        prctl.set_name(f"kr-{kind}-host")
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(null)
-        os.close(log)
+        _leave_ours(f"kr-{kind}-host")
+        _stand_on(log, log)
         host_main(kind, socket.socket(fileno=link))
 
     _never_return(run)
+
+
+def _be_task(stdout: int, stderr: int, program: int, task_main: TaskMain) -> NoReturn:
+    def run() -> NoReturn:
+        _leave_ours("kr-task")
+        _stand_on(stdout, stderr)
+        task_main(program)
+
+    _never_return(run)
+
+
+def _leave_ours(name: str) -> None:
+    os.setsid()
+    prctl.unprotect()
+    prctl.become_subreaper()
+    prctl.set_name(name)
+
+
+def _stand_on(stdout: int, stderr: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
+        os.dup2(source, target)
+    for source in {null, stdout, stderr} - {0, 1, 2}:
+        os.close(source)
 
 
 def _never_return(run: Callable[[], NoReturn]) -> NoReturn:
