@@ -148,6 +148,46 @@ async def test_a_run_whose_pod_is_gone_is_withdrawn_fenced_and_scheduled_again(p
         assert again.state.attempt == 1
 
 
+async def test_a_run_on_an_evicted_pod_is_scheduled_again_though_the_object_stays(place: World) -> None:
+    async with place.operator():
+        await place.runtime("python")
+        (pod,) = await place.ready_pods("python", 1)
+        await place.create_run("r", "python")
+        await place.until("r", lambda run: run.state.phase == "Scheduled")
+        evicted = {"status": {"phase": "Failed", "reason": "Evicted"}}
+        await place.admin.patch_merge(paths.pods(place.namespace, pod.metadata.name, "status"), evicted, dict)
+        await place.until("r", lambda run: run.state.phase == "Pending")
+
+        async def replaced() -> Pod | None:
+            pods, _ = await place.admin.list(paths.pods(place.namespace), Pod, label_selector="runtime=python")
+            return next((one for one in pods if one.metadata.uid != pod.metadata.uid), None)
+
+        other = await eventually(replaced)
+        await place.beat(other)
+        await place.make_ready(other)
+        again = await place.until("r", lambda run: run.state.phase == "Scheduled")
+        assert again.state.assigned_pod_uid == other.metadata.uid
+
+
+async def test_an_ended_run_that_is_deleted_is_let_go_once_its_pod_is_gone(place: World) -> None:
+    async with place.operator():
+        await place.runtime("python")
+        (pod,) = await place.ready_pods("python", 1)
+        await place.create_run("r", "python")
+        await place.until("r", lambda run: run.state.phase == "Scheduled")
+        path = paths.runs(place.namespace, "r")
+        await place.admin.patch_merge(path, {"metadata": {"finalizers": [FINALIZER]}}, dict)
+        await place.write_status("r", {"phase": "Cancelled"})
+        await place.admin.delete(path)
+        await place.until("r", lambda run: run.metadata.deleting)
+        await place.admin.delete(paths.pods(place.namespace, pod.metadata.name), grace_seconds=0)
+
+        async def gone() -> bool:
+            return await place.run("r") is None
+
+        await eventually(gone)
+
+
 async def test_a_deleting_run_without_assignment_loses_its_finalizer(place: World) -> None:
     async with place.operator():
         await place.create_run("r", "nowhere")

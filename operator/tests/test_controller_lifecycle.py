@@ -102,6 +102,8 @@ CASES = [
         recovered(reason=Reason.FENCED_OUT_OF_ENDPOINTS, fence=Reason.FENCED_OUT_OF_ENDPOINTS),
         id="deleting-unserved-and-silent-is-a-fence",
     ),
+    pytest.param(ready(pod_ended=True), Withdraw(), id="ended-pod-is-withdrawn"),
+    pytest.param(lost(pod=PodSight.PRESENT, pod_ended=True, max_attempts=2), recovered(), id="ended-pod-is-a-fence"),
     pytest.param(lost(), EXHAUSTED, id="no-attempt-left"),
     pytest.param(lost(max_attempts=9, retryable=("SourceFailed",)), EXHAUSTED, id="not-among-the-retryable-reasons"),
     pytest.param(lost(max_attempts=9, retryable=("RuntimePodLost",)), recovered(), id="among-the-retryable-reasons"),
@@ -164,6 +166,7 @@ everything = st.builds(
     lifetime_ends=st.sampled_from([None, NOW - 1, NOW + 1]),
     pod=st.sampled_from(PodSight),
     pod_deleting=st.booleans(),
+    pod_ended=st.booleans(),
     serving=st.booleans(),
     silence=st.sampled_from([0.0, 29.0, 30.0, 74.0, 75.0, 1e6]),
     waited=st.sampled_from([0.0, 29.0, CLAIM_SECONDS, 1e6]),
@@ -194,7 +197,7 @@ def test_nothing_is_reassigned_before_a_fence(observed: Observed) -> None:
         assert not observed.serving
         assert observed.silence >= FENCE_SECONDS
     else:
-        assert observed.pod is PodSight.GONE
+        assert observed.pod is PodSight.GONE or observed.pod_ended
 
 
 @given(everything)
@@ -203,7 +206,8 @@ def test_terminal_stays_terminal_and_a_finalizer_falls_only_where_nothing_can_se
     if observed.phase not in ASSIGNED:
         assert isinstance(decision, Nothing | ProveGone | RemoveFinalizer | Wait)
     if isinstance(decision, RemoveFinalizer):
-        fenced = observed.pod is PodSight.GONE or (observed.pod_deleting and observed.silence >= FENCE_SECONDS)
+        over = observed.pod is PodSight.GONE or observed.pod_ended
+        fenced = over or (observed.pod_deleting and observed.silence >= FENCE_SECONDS)
         assert not observed.assigned or fenced or observed.phase is Phase.SCHEDULED
 
 

@@ -43,7 +43,8 @@ class Observed:
 
     phase, deleting, finalizer, assigned, attempt, max_attempts, retryable, cancel, reachable, explained: of the
     Run; reachable is condition Ready=True, explained its reason. lifetime_ends: seconds since the epoch.
-    pod, pod_deleting, serving: of the Pod with the assigned UID; serving: an EndpointSlice still serves it.
+    pod, pod_deleting, pod_ended, serving: of the Pod with the assigned UID; ended: its node said that all of its
+    containers have stopped for good (evicted, or shut down with the node); serving: an EndpointSlice still serves it.
     silence: seconds for which its heartbeat was not seen to change while its watch was healthy.
     waited: seconds for which this assignment was seen unclaimed. Both on the operator's own monotonic clock.
     """
@@ -61,6 +62,7 @@ class Observed:
     lifetime_ends: float | None = None
     pod: PodSight = PodSight.PRESENT
     pod_deleting: bool = False
+    pod_ended: bool = False
     serving: bool = True
     silence: float = 0.0
     waited: float = 0.0
@@ -176,16 +178,19 @@ def _after_fence(observed: Observed, fence: Reason, now: float) -> Move:
 
 
 def _lost(observed: Observed) -> bool:
-    return observed.pod is not PodSight.PRESENT or observed.pod_deleting or observed.silence >= LOST_SECONDS
+    going = observed.pod_deleting or observed.pod_ended
+    return observed.pod is not PodSight.PRESENT or going or observed.silence >= LOST_SECONDS
 
 
 def _fence(observed: Observed) -> Reason | None:
     """The proof that the old assignment cannot serve any more.
 
-    A stale heartbeat or an unready Pod alone proves nothing. The third fence, runtimed's own word, is the
-    write with which runtimed releases the Run, so it never comes here.
+    A Pod whose containers have all ended is as good as gone: kubelet reports phase Failed or Succeeded only once
+    nothing of it runs, nothing starts it again, and the object may stay for days. A stale heartbeat or an unready
+    Pod alone proves nothing. The third fence, runtimed's own word, is the write with which runtimed releases the
+    Run, so it never comes here.
     """
-    if observed.pod is PodSight.GONE:
+    if observed.pod is PodSight.GONE or (observed.pod is PodSight.PRESENT and observed.pod_ended):
         return Reason.FENCED_POD_GONE
     if (
         observed.pod is PodSight.PRESENT

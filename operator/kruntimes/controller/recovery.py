@@ -70,6 +70,8 @@ class Recovery:
         self._announcer = announcer
         self._metrics = metrics
         self._unclaimed: dict[str, _Unclaimed] = {}
+        self._deleting: dict[str, set[str]] = {}
+        self._deleting_on: dict[str, str] = {}
         self._queue = WorkQueue()
 
     def run_changed(self, key: str) -> None:
@@ -79,13 +81,27 @@ class Recovery:
             self._unclaimed.pop(key, None)
         elif (known := self._unclaimed.get(key)) is None or known.pod_uid != run.state.assigned_pod_uid:
             self._unclaimed[key] = _Unclaimed(run.state.assigned_pod_uid, clock.monotonic())
+        self._note_deleting(key, run)
         if run is not None and (run.metadata.deleting or run.phase_class.assigned):
             self._queue.add(key)
 
     def pod_changed(self, uid: str) -> None:
         """What is known of the Pod *uid* changed: itself, its heartbeat, or whether it is served."""
-        for key in self._book.occupants(uid):
+        for key in {*self._book.occupants(uid), *self._deleting.get(uid, ())}:
             self._queue.add(key)
+
+    def _note_deleting(self, key: str, run: ControlledRun | None) -> None:
+        """A Run that ended takes no capacity, yet its finalizer may have to wait for news of the Pod that it had."""
+        held = run is not None and run.metadata.deleting and run.holds_finalizer
+        uid = run.state.assigned_pod_uid if run is not None and held else ""
+        before = self._deleting_on.pop(key, "")
+        if before and before != uid:
+            self._deleting[before].discard(key)
+            if not self._deleting[before]:
+                del self._deleting[before]
+        if uid:
+            self._deleting_on[key] = uid
+            self._deleting.setdefault(uid, set()).add(key)
 
     async def run(self) -> None:
         """Recovers until cancelled."""
@@ -125,6 +141,7 @@ class Recovery:
             lifetime_ends=run.lifetime_ends,
             pod=PodSight.MISSING if pod is None else PodSight.PRESENT,
             pod_deleting=pod is not None and pod.metadata.deleting,
+            pod_ended=pod is not None and pod.ended,
             serving=state.assigned_pod_uid in self._served(),
             silence=0.0 if pod is None else self._silence(pod),
             waited=self._waited(run),
@@ -145,7 +162,13 @@ class Recovery:
             return replace(observed, pod=PodSight.GONE)
         if pod.metadata.uid != run.state.assigned_pod_uid:
             return replace(observed, pod=PodSight.GONE)
-        return replace(observed, pod=PodSight.PRESENT, pod_deleting=pod.metadata.deleting, silence=self._silence(pod))
+        return replace(
+            observed,
+            pod=PodSight.PRESENT,
+            pod_deleting=pod.metadata.deleting,
+            pod_ended=pod.ended,
+            silence=self._silence(pod),
+        )
 
     async def _carry_out(self, run: ControlledRun, decision: Decision, now: float) -> None:
         meta = run.metadata

@@ -30,7 +30,7 @@ class PodFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """A ReplicaSet of a Runtime with its Pods, those aside that are being deleted."""
+    """A ReplicaSet of a Runtime with its Pods, those aside that are being deleted or have ended."""
 
     name: str
     uid: str

@@ -163,7 +163,7 @@ class Runtimes:
     def _generations(self, runtime: Runtime, name: str) -> tuple[rollout.Generation | None, list[rollout.Generation]]:
         pods: dict[str, list[rollout.PodFact]] = {}
         for pod in self._book.pods(runtime.metadata.key):
-            if not pod.metadata.deleting:
+            if not (pod.metadata.deleting or pod.ended):
                 pods.setdefault(pod.metadata.labels.get(TEMPLATE_HASH_LABEL, ""), []).append(self._fact(pod))
         current: rollout.Generation | None = None
         old: list[rollout.Generation] = []

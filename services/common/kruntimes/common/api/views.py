@@ -334,10 +334,15 @@ class Pod(View, frozen=True):
         }
 
     @property
+    def ended(self) -> bool:
+        """Whether all of its containers have stopped for good, as its node says; the object may stay."""
+        return self.status.phase in ("Failed", "Succeeded")
+
+    @property
     def ready(self) -> bool:
-        """Condition Ready=True and not being deleted."""
+        """Condition Ready=True, neither being deleted nor ended."""
         held = condition(self.status.conditions, "Ready")
-        return held is not None and held.status == "True" and not self.metadata.deleting
+        return held is not None and held.status == "True" and not (self.metadata.deleting or self.ended)
 
 
 class LeaseSpec(View, frozen=True):
