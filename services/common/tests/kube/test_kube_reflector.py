@@ -186,6 +186,34 @@ async def test_a_silent_watch_counts_as_broken_and_is_opened_again(server: Fault
     assert script.from_versions[:2] == ["1", "1"]
 
 
+async def test_an_idle_watch_is_opened_anew_in_silence_and_stays_healthy(
+    server: FaultyServer, kube: Kube, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A collection that nobody writes to gets no bookmarks either; that is no trouble, and nothing was missed."""
+    monkeypatch.setattr(reflector, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(reflector, "SHORT_WATCH_SECONDS", 0.0)
+    script = Script(server)
+    async with running(kube) as (reflected, _):
+        await until(reflected.healthy_since)
+        since = reflected.healthy_since()
+        await until(lambda: len(script.from_versions) >= 4)
+        assert reflected.healthy_since() == since
+    assert script.listed == 1
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+async def test_where_silence_is_a_proof_an_idle_watch_is_broken(
+    server: FaultyServer, kube: Kube, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reflector, "SHORT_WATCH_SECONDS", 0.0)
+    script = Script(server)
+    script.watches = [events(), *[hang] * 3]
+    async with running(kube, silence=0.2) as (reflected, _):
+        await until(lambda: len(script.from_versions) >= 2)
+        assert reflected.healthy_since() is None
+    assert "watch broken" in caplog.text
+
+
 async def test_health_ends_with_silence_even_before_the_connection_is_given_up(
     server: FaultyServer, kube: Kube, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,10 @@ class Unreachable(ApiError):
     """No answer: refused, reset, timed out, or cut off. Whether a write was done is not known."""
 
 
+class Silent(Unreachable):
+    """A watch on which nothing came for as long as it may be silent; nothing else is known to be wrong with it."""
+
+
 class Malformed(ApiError):
     """An answer with a good status whose body is not what was asked for."""
 

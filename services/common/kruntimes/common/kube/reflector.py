@@ -20,7 +20,10 @@ T = TypeVar("T", bound=Keyed)
 log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 90.0
-"""A watch with bookmarks speaks about once a minute; after this the connection counts as half-open."""
+"""After this without a byte the watch counts as broken: its connection may be half-open."""
+IDLE_SECONDS, IDLE_SPREAD = 60.0, 0.2
+"""Bookmarks come about once a minute, but not to a collection that nobody writes to. A watch that is silent for this
+long is opened anew from its version, below the silence that counts as broken: a request that proves the way is open."""
 WATCH_SECONDS, WATCH_SPREAD = 300.0, 0.2
 """The server ends a watch after about this time, not all at once, so that watches spread over replaced API servers."""
 SHORT_WATCH_SECONDS = 2.0
@@ -41,7 +44,8 @@ class Reflector(Generic[T]):
     on_change: called with each key that appeared, changed or went, after the store shows it; it must not block.
     metadata_only: asks the server to leave spec and status out; *type* is then `views.Object`.
     silence: seconds without a byte after which the watch counts as broken. Where silence is taken as proof, choose
-    it well below that proof's time, on a collection that is written to at least that often.
+    it well below that proof's time, and below IDLE_SECONDS, on a collection that is written to at least that often:
+    then nothing but what the watch says keeps it healthy, and no answer to a request for a new one does.
     restarts, relists: counters since the start.
     """
 
@@ -105,7 +109,7 @@ class Reflector(Generic[T]):
                 self._core.expire()
                 trouble = error
             except (Broken, errors.ApiError) as error:
-                trouble = error
+                trouble = error if not self._only_idle(error) else None
             lived_long = self._opened is not None and clock.monotonic() - self._opened >= SHORT_WATCH_SECONDS
             failures = (0 if lived_long else failures) + (0 if lived_long and trouble is None else 1)
             if failures:
@@ -135,7 +139,8 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(round(WATCH_SECONDS * (1 - WATCH_SPREAD * draw()))),
         }
         lines, done = Lines(), 0
-        async with self._kube.stream(self._path, query=query, accept=self._accept[0], silence=self._silence) as pieces:
+        silence = min(self._silence, IDLE_SECONDS * (1 - IDLE_SPREAD * draw()))
+        async with self._kube.stream(self._path, query=query, accept=self._accept[0], silence=silence) as pieces:
             self._opened = clock.monotonic()
             self._hear(self._opened)
             async for piece in pieces:
@@ -147,6 +152,10 @@ class Reflector(Generic[T]):
                         await asyncio.sleep(0)
                 self._hear(clock.monotonic())
                 self._tell(None)
+
+    def _only_idle(self, error: Exception) -> bool:
+        """Whether a watch was merely given up to be opened anew, before its silence means anything."""
+        return isinstance(error, errors.Silent) and self._silence > IDLE_SECONDS
 
     def _hear(self, now: float) -> None:
         """Something came. After too long a silence, even one of our own making, what was missed is not yet known."""

@@ -121,7 +121,7 @@ class Kube:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Opens a GET whose answer goes on: yields its bytes in the pieces in which they arrive.
 
-        silence: seconds without a byte after which the connection counts as dead.
+        silence: seconds without a byte after which the pieces end with Silent.
         """
         response = await self._send(
             "GET",
@@ -337,7 +337,10 @@ def _failed_test(error: errors.Invalid) -> errors.ApiError:
 async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     while True:
         with _foreign_errors_end_here():
-            piece = await response.content.readany()
+            try:
+                piece = await response.content.readany()
+            except TimeoutError as error:
+                raise errors.Silent(status=0, reason="Silent", message="nothing came in time") from error
         if not piece:
             return
         yield piece
