@@ -188,6 +188,30 @@ async def test_an_ended_run_that_is_deleted_is_let_go_once_its_pod_is_gone(place
         await eventually(gone)
 
 
+async def test_a_run_that_has_ended_is_deleted_when_its_time_to_live_is_over(place: World) -> None:
+    async with place.operator():
+        for name, ttl in (("short", 1), ("long", 3600), ("zero", 0)):
+            await place.create_run(name, "nowhere", ttlSecondsAfterFinished=ttl, cancelRequested=True)
+        for name in ("long", "zero"):
+            ended = await place.until(name, lambda run: run.state.phase == "Cancelled")
+            assert ended.state.completion_time
+
+        async def gone() -> bool:
+            return await place.run("short") is None
+
+        await eventually(gone)
+        assert await place.run("long") is not None
+        assert await place.run("zero") is not None
+        # It may be changed after the end.
+        shorter = {"spec": {"ttlSecondsAfterFinished": 1}}
+        await place.admin.patch_merge(paths.runs(place.namespace, "long"), shorter, dict)
+
+        async def gone_as_well() -> bool:
+            return await place.run("long") is None
+
+        await eventually(gone_as_well)
+
+
 async def test_a_deleting_run_without_assignment_loses_its_finalizer(place: World) -> None:
     async with place.operator():
         await place.create_run("r", "nowhere")

@@ -12,6 +12,7 @@ from kruntimes.common.api.transitions import Writer, check
 from kruntimes.controller.lifecycle import (
     CLAIM_SECONDS,
     FENCE_SECONDS,
+    Collect,
     Decision,
     Move,
     Nothing,
@@ -63,6 +64,17 @@ CASES = [
         )
         for phase in sorted(TERMINAL)
     ],
+    # retention
+    *[
+        pytest.param(Observed(phase=phase, retention_ends=NOW), Collect(), id=f"{phase.value}-is-deleted-in-time")
+        for phase in sorted(TERMINAL)
+    ],
+    pytest.param(Observed(phase=Phase.FAILED, retention_ends=NOW + 9), Wait(9), id="ended-and-kept-for-now"),
+    pytest.param(
+        Observed(phase=Phase.FAILED, retention_ends=NOW - 9, deleting=True, finalizer=True, assigned=False),
+        RemoveFinalizer(),
+        id="deleted-already",
+    ),
     # claim deadline
     pytest.param(Observed(phase=Phase.SCHEDULED, waited=10), Wait(20), id="waits-for-the-claim"),
     pytest.param(

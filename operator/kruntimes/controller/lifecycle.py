@@ -1,4 +1,4 @@
-"""The operator's rows of the Run lifecycle: claim deadline, lost Pods, fences, finalizers.
+"""The operator's rows of the Run lifecycle: claim deadline, lost Pods, fences, finalizers, retention.
 
 One frozen `Observed`, one `decide`, one `Decision`; the first match wins and the order is the priority. Each
 effect may be repeated safely, and none is written that the transition table does not hold.
@@ -42,7 +42,8 @@ class Observed:
     """Everything that a decision about one Run depends on.
 
     phase, deleting, finalizer, assigned, attempt, max_attempts, retryable, cancel, reachable, explained: of the
-    Run; reachable is condition Ready=True, explained its reason. lifetime_ends: seconds since the epoch.
+    Run; reachable is condition Ready=True, explained its reason. lifetime_ends, retention_ends (of a Run that has
+    ended and is not to be kept): seconds since the epoch.
     pod, pod_deleting, pod_ended, serving: of the Pod with the assigned UID; ended: its node said that all of its
     containers have stopped for good (evicted, or shut down with the node); serving: an EndpointSlice still serves it.
     silence: seconds for which its heartbeat was not seen to change while its watch was healthy.
@@ -60,6 +61,7 @@ class Observed:
     reachable: bool = False
     explained: str = ""
     lifetime_ends: float | None = None
+    retention_ends: float | None = None
     pod: PodSight = PodSight.PRESENT
     pod_deleting: bool = False
     pod_ended: bool = False
@@ -95,6 +97,11 @@ class RemoveFinalizer:
     """Nothing that the finalizer guards can still be serving."""
 
 
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Delete the Run: it has ended, and ttlSecondsAfterFinished is over."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """One write of phase and reason; *release* clears the assignment (a terminal Run keeps it, as its history).
@@ -108,13 +115,15 @@ class Move:
     release: bool
 
 
-Decision = Nothing | Wait | ProveGone | Withdraw | RemoveFinalizer | Move
+Decision = Nothing | Wait | ProveGone | Withdraw | RemoveFinalizer | Collect | Move
 
 
 def decide(observed: Observed, now: float) -> Decision:
     """What the operator does about one Run; *now* is seconds since the epoch."""
     if observed.deleting:
         return _decide_deleting(observed)
+    if observed.retention_ends is not None:
+        return Collect() if observed.retention_ends <= now else Wait(observed.retention_ends - now)
     if observed.phase not in ASSIGNED or not observed.assigned:
         return Nothing()
     if _lost(observed):

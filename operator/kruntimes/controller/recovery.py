@@ -20,6 +20,7 @@ from kruntimes.controller import writes
 from kruntimes.controller.announce import Announcer, about
 from kruntimes.controller.book import Book
 from kruntimes.controller.lifecycle import (
+    Collect,
     Decision,
     Move,
     Nothing,
@@ -82,7 +83,9 @@ class Recovery:
         elif (known := self._unclaimed.get(key)) is None or known.pod_uid != run.state.assigned_pod_uid:
             self._unclaimed[key] = _Unclaimed(run.state.assigned_pod_uid, clock.monotonic())
         self._note_deleting(key, run)
-        if run is not None and (run.metadata.deleting or run.phase_class.assigned):
+        if run is None:
+            return
+        if run.metadata.deleting or run.phase_class.assigned or run.retention_ends is not None:
             self._queue.add(key)
 
     def pod_changed(self, uid: str) -> None:
@@ -139,6 +142,7 @@ class Recovery:
             reachable=ready is not None and ready.status == "True",
             explained="" if ready is None else ready.reason,
             lifetime_ends=run.lifetime_ends,
+            retention_ends=run.retention_ends,
             pod=PodSight.MISSING if pod is None else PodSight.PRESENT,
             pod_deleting=pod is not None and pod.metadata.deleting,
             pod_ended=pod is not None and pod.ended,
@@ -172,6 +176,9 @@ class Recovery:
 
     async def _carry_out(self, run: ControlledRun, decision: Decision, now: float) -> None:
         meta = run.metadata
+        if isinstance(decision, Collect):
+            await self._collect(run)
+            return
         reason = ""
         if isinstance(decision, RemoveFinalizer):
             patch, sub = writes.remove_finalizer(run), None
@@ -195,6 +202,21 @@ class Recovery:
         elif isinstance(decision, Move):
             message = f"{decision.target.value} after Pod {run.state.assigned_pod}"
             self._announcer.say(about(run), reason=reason, message=message, warning=True)
+
+    async def _collect(self, run: ControlledRun) -> None:
+        """Deletes a Run that has ended; the version is the precondition, since its time to live may be changed."""
+        meta = run.metadata
+        try:
+            await self._kube.delete(
+                paths.runs(meta.namespace, meta.name), uid=meta.uid, resource_version=meta.resource_version
+            )
+        except Missing:
+            return
+        self._metrics.decisions.labels(decision=Collect.__name__, reason="").inc()
+        log.info(
+            "run deleted after its time to live",
+            extra={"run_uid": meta.uid, "runtime": run.runtime_key, "attempt": run.state.attempt},
+        )
 
 
 class Served:

@@ -56,6 +56,7 @@ class ControlledSpec(View, frozen=True):
     timeout: str | None = None
     retry_policy: RetryPolicy = RetryPolicy()
     cancel_requested: bool = False
+    ttl_seconds_after_finished: int | None = None
     resources: Resources = Resources()
 
 
@@ -66,6 +67,7 @@ class ControlledStatus(View, frozen=True):
     assigned_pod: str = ""
     assigned_pod_uid: str = msgspec.field(default="", name="assignedPodUID")
     start_time: str | None = None
+    completion_time: str | None = None
     attempt: int = 0
     conditions: tuple[Condition, ...] = ()
 
@@ -112,6 +114,14 @@ class ControlledRun(View, frozen=True):
             return None
         length = duration(self.spec.timeout)
         return instant(self.state.start_time) + length if length > 0 else None
+
+    @property
+    def retention_ends(self) -> float | None:
+        """Seconds since the epoch at which a Run that has ended is to be deleted; None for one that is kept."""
+        ttl, ended = self.spec.ttl_seconds_after_finished, self.state.completion_time
+        if not ttl or not ended or not self.phase_class.terminal:
+            return None
+        return instant(ended) + ttl
 
     def condition(self, kind: str) -> Condition | None:
         """Its condition of type *kind*, or None."""
