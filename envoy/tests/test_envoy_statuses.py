@@ -116,6 +116,23 @@ CANCEL = PATH.replace(":invoke", "/invocations/call-1:cancel")
         pytest.param(PATH, (), {"method": "DELETE"}, (405, "MethodNotAllowed", "authz", "*"), id="delete"),
         pytest.param(PATH, ("a_b: c",), {}, (400, "BadRequest", "envoy", None), id="underscore-in-a-header"),
         pytest.param(PATH, ("a: \x01",), {}, (400, "BadRequest", "envoy", None), id="control-character"),
+        pytest.param(
+            PATH, ("transfer-encoding: gzip",), {}, (400, "BadRequest", "envoy", None), id="unknown-transfer-encoding"
+        ),
+        pytest.param(
+            PATH, ("transfer-encoding: gzip, chunked",), {}, (400, "BadRequest", "envoy", None), id="two-codings"
+        ),
+        pytest.param(
+            PATH,
+            ("connection: upgrade", "upgrade: websocket"),
+            {"method": "GET", "body": b""},
+            (400, "UpgradeNotSupported", "envoy", "*"),
+            id="websocket",
+        ),
+        pytest.param(
+            "localhost:443", (), {"method": "CONNECT"}, (400, "BadRequest", "envoy", None), id="connect-with-a-body"
+        ),
+        pytest.param(canonical(KNOWN, runtime="astray"), (), {}, (404, "RunNotFound", "authz", "*"), id="astray"),
         pytest.param(PATH, (), {"version": "1.0"}, (426, "UpgradeRequired", "envoy", None), id="http-1.0"),
         pytest.param(PATH, (f"a: {'b' * 17000}",), {}, (431, "HeadersTooLarge", "envoy", None), id="header-too-large"),
         pytest.param(
@@ -174,6 +191,24 @@ async def test_no_verdict_is_not_dispatched(envoy_gateway: Gateway) -> None:
     assert_failure(answer, 503, "AuthorizationUnavailable", "envoy", outcome="not_dispatched", invocation_id="*")
 
 
+@pytest.mark.parametrize(
+    ("start", "status", "reason"),
+    [
+        pytest.param(PATH, 413, "BodyTooLarge", id="of-an-invocation"),
+        pytest.param("/x", 404, "NotFound", id="elsewhere"),
+        pytest.param("/v1/namespaces/x", 400, "BadRequest", id="of-another-form"),
+    ],
+)
+async def test_a_body_that_never_comes_is_not_waited_for(
+    envoy_gateway: Gateway, start: str, status: int, reason: str
+) -> None:
+    """Above the limit it is refused by what it declares; where nothing is invoked not a byte of it is held."""
+    data = request(envoy_gateway, start, f"content-length: {1 << 30}", "x-kruntime-invocation-id: call-1", body=b"")
+    data = data.replace(b"content-length: 0\r\n", b"")
+    answer = await http1(envoy_gateway.port, [data], tls=envoy_gateway.client_context())
+    assert_failure(answer, status, reason, "authz" if status == 413 else "envoy", invocation_id="call-1")
+
+
 @pytest.mark.parametrize("protocol", ["h1", "h1-chunked", "h2"])
 @pytest.mark.parametrize(
     ("size", "token", "status"),
@@ -193,7 +228,7 @@ async def test_the_limit_of_a_body_is_exact(
         path = canonical(await envoy_gateway.add_run(pod))
         if protocol == "h2":
             headers = [(":method", "POST"), (":scheme", "https"), (":authority", "localhost"), (":path", path)]
-            headers.append(("authorization", f"Bearer {token}"))
+            headers += [("authorization", f"Bearer {token}"), ("content-length", str(size))]
             answer = await http2(envoy_gateway.port, headers, body, tls=envoy_gateway.client_context())
         else:
             extra = ("transfer-encoding: chunked",) if protocol == "h1-chunked" else ()
@@ -210,7 +245,14 @@ async def test_the_limit_of_a_body_is_exact(
         else:
             assert not pod.seen, "nothing may have been dispatched"
         if status == 413:
-            assert_failure(answer, 413, "BodyTooLarge", "envoy", invocation_id="*")
+            component = "envoy" if protocol == "h1-chunked" else "authz"
+            assert_failure(answer, 413, "BodyTooLarge", component, invocation_id="*")
+
+
+async def test_a_tunnel_is_refused_at_once(envoy_gateway: Gateway) -> None:
+    data = b"CONNECT localhost:443 HTTP/1.1\r\nhost: localhost:443\r\nauthorization: Bearer yes\r\n\r\n"
+    answer = await http1(envoy_gateway.port, [data], tls=envoy_gateway.client_context())
+    assert_failure(answer, 400, "UpgradeNotSupported", "envoy", invocation_id="*")
 
 
 async def test_over_long_headers_over_http2_end_the_stream(envoy_gateway: Gateway) -> None:
@@ -316,9 +358,27 @@ async def test_what_authz_cannot_see_of_an_id_reaches_the_pod(envoy_gateway: Gat
         assert [seen.getall(name) for seen in pod.headers] == [["a", "b"], ["a\udce4"]]
 
 
-async def test_a_reply_of_envoys_own_is_json_whatever_the_id(envoy_gateway: Gateway) -> None:
-    answer = await call(envoy_gateway, "/v1/namespaces/x", "x-kruntime-invocation-id: a\xe4\xff")
-    assert answer.error["reason"] == "BadRequest"
+@pytest.mark.parametrize(
+    "path", ["/v1/namespaces/{}", "/{}", PATH.replace(KNOWN, "{}")], ids=["envoys-400", "envoys-404", "authz"]
+)
+@pytest.mark.parametrize(
+    "invocation_id",
+    [
+        pytest.param("a\xe4\xff", id="not-utf-8"),
+        pytest.param("a b", id="blank"),
+        pytest.param("a\tb", id="tabulator"),
+        pytest.param("a" * 129, id="too-long"),
+        pytest.param("", id="empty"),
+    ],
+)
+async def test_an_id_that_is_none_is_not_repeated(envoy_gateway: Gateway, path: str, invocation_id: str) -> None:
+    mark = random_uid()
+    answer = await call(envoy_gateway, path.format(mark), f"x-kruntime-invocation-id: {invocation_id}")
+    # What is not UTF-8 is hidden from authz: such a call ends at the Pod, and there is none.
+    assert answer.error["reason"] in ("BadRequest", "NotFound", "BadInvocationID", "NotReady")
+    assert answer.error["invocationId"] is None
+    assert "x-kruntime-invocation-id" not in answer.headers
+    assert (await envoy_gateway.logged(mark))["invocation_id"] is None
 
 
 def paths_of_the_fallback(uid: str) -> list[str]:

@@ -37,7 +37,7 @@ async def until_there(kube: Kube, path: str) -> None:
             try:
                 await kube.get(path, dict)
                 return
-            except errors.Missing:
+            except (errors.Missing, errors.TooManyRequests):  # a CRD that was made a moment ago
                 await asyncio.sleep(POLL_SECONDS)
 
 
@@ -95,7 +95,8 @@ async def world(kubeconfig: Path) -> AsyncIterator[World]:
     try:
         for crd in manifests.crds():
             await kube.apply(paths.crds(crd["metadata"]["name"]), crd, dict, manager="tests")
-        await until_there(kube, paths.runs(None))
+        for collection in (paths.runs(None), paths.runtimes(None)):
+            await until_there(kube, collection)
         name = f"authz-{random.getrandbits(40):x}"
         made = World(kube, name, f"{name}-elsewhere")
         for namespace in (made.namespace, made.elsewhere):

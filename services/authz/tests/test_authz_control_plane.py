@@ -78,6 +78,11 @@ async def test_who_may_do_what_and_who_may_know_what(
         status, headers, _ = await service.check(path_of(there, hello), admin)
         assert (status, headers["x-kr-shard"], headers["x-kr-runtime"]) == (200, hello[:3], f"{there.namespace}/python")
         assert service.events[-1] == "hit"
+        patience = headers["x-envoy-upstream-rq-timeout-ms"]
+        assert patience == "65000", "the default deadline, and a little more"
+        wrong = path_of(there, hello).replace("runtimes/python", "runtimes/no-such")
+        for who, answer in (("admin", 404), ("getter", 404), ("stranger", 403), ("garbage", 401)):
+            assert (await service.check(wrong, tokens[who]))[0] == answer, who
         alias = path_of(there, hello).replace("functions", "runs")
         status, headers, _ = await service.check(alias, admin)
         assert (status, headers.get("x-kr-shard"), headers["x-kr-runtime"]) == (200, None, f"{there.namespace}/python")

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from kruntimes.authz.decide import (
     BAD_TOKEN,
+    LATE_SECONDS,
     MAY_NOT,
     NO_SUCH_RUN,
     NO_TOKEN,
+    TOO_LARGE,
     UNAVAILABLE,
     Allow,
     Asked,
@@ -42,6 +44,12 @@ def path_of(text: str) -> InvokePath:
 def check(target: str = CANONICAL, **changes: object) -> Check:
     values: dict[str, object] = {"method": "POST", "target": target, "authorization": ("Bearer secret",)}
     return Check(**(values | changes))  # type: ignore[arg-type]
+
+
+def asked(target: str = CANONICAL, **changes: object) -> Asked:
+    found = read(check(target, **changes), POLICY)
+    assert isinstance(found, Asked)
+    return found
 
 
 @pytest.mark.parametrize("target", [CANONICAL, ALIAS, CANCEL], ids=["canonical", "alias", "cancel"])
@@ -112,6 +120,50 @@ def test_the_longest_deadline_is_the_installations() -> None:
 
 
 @pytest.mark.parametrize(
+    ("timeouts", "seconds"),
+    [
+        pytest.param((), 7.0, id="the-installations-default"),
+        pytest.param(("1",), 0.001, id="shortest"),
+        pytest.param(("1500",), 1.5, id="asked-for"),
+        pytest.param(("900000",), 900.0, id="longest"),
+    ],
+)
+@pytest.mark.parametrize("target", [CANONICAL, ALIAS, CANCEL], ids=["canonical", "alias", "cancel"])
+def test_a_pod_may_be_silent_until_a_little_after_the_deadline(
+    target: str, timeouts: tuple[str, ...], seconds: float
+) -> None:
+    policy = Policy(default_timeout=7.0)
+    found = read(check(target, timeouts=timeouts), policy)
+    assert isinstance(found, Asked)
+    answer = decide(found, "hello", Verdict.ALLOW)
+    assert isinstance(answer, Allow)
+    assert answer.patience == pytest.approx(seconds + LATE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "refused"),
+    [
+        pytest.param((), False, id="none-declared"),
+        pytest.param(("0",), False, id="empty"),
+        pytest.param(("1048576",), False, id="1-MiB"),
+        pytest.param(("000001048576",), False, id="zeros-in-front"),
+        pytest.param(("1048577",), True, id="a-byte-more"),
+        pytest.param(("1073741824",), True, id="1-GiB"),
+        pytest.param(("9" * 5000,), True, id="more-digits-than-int-reads"),
+        pytest.param(("5", "1048577"), True, id="one-of-two"),
+        pytest.param(("x",), False, id="no-number-is-left-to-the-codec"),
+        pytest.param(("-1",), False, id="negative-is-left-to-the-codec"),
+    ],
+)
+def test_a_declared_body_above_the_limit_is_refused_after_authorization(
+    lengths: tuple[str, ...], refused: bool
+) -> None:
+    found = asked(lengths=lengths)
+    assert (decide(found, "hello", Verdict.ALLOW) == TOO_LARGE) == refused
+    assert decide(found, "hello", Verdict.FORBIDDEN) == MAY_NOT
+
+
+@pytest.mark.parametrize(
     ("known", "policy", "expected"),
     [
         pytest.param("hello", POLICY, ("get", "kruntimes.io", "runs", "", "team-a", "hello"), id="known"),
@@ -149,23 +201,24 @@ def test_what_is_asked(known: str | None, policy: Policy, expected: tuple[str, .
     ],
 )
 def test_the_answer(known: str | None, review: Verdict | None, answer: Allow | Deny) -> None:
-    assert decide(path_of(CANONICAL), known, review) == answer
+    assert decide(asked(), known, review) == answer
 
 
 @pytest.mark.parametrize("target", [ALIAS, CANCEL], ids=["alias", "cancel"])
 def test_only_the_canonical_path_has_a_shard(target: str) -> None:
-    assert decide(path_of(target), "hello", Verdict.ALLOW) == Allow("", "team-a/python")
+    assert decide(asked(target), "hello", Verdict.ALLOW) == Allow("", "team-a/python")
 
 
 @given(known=st.none() | st.just("hello"), review=st.none() | st.sampled_from(list(Verdict)))
 def test_only_a_granted_review_of_a_known_run_allows(known: str | None, review: Verdict | None) -> None:
-    allowed = isinstance(decide(path_of(CANONICAL), known, review), Allow)
+    allowed = isinstance(decide(asked(), known, review), Allow)
     assert allowed == (known is not None and review is Verdict.ALLOW)
 
 
 def test_whoever_may_not_know_cannot_tell_a_run_from_none() -> None:
     for review in (Verdict.FORBIDDEN, Verdict.UNAUTHENTICATED, None):
-        assert decide(path_of(CANONICAL), "hello", review) == decide(path_of(CANONICAL), None, review)
+        for lengths in ((), ("1048577",)):
+            assert decide(asked(lengths=lengths), "hello", review) == decide(asked(lengths=lengths), None, review)
 
 
 @pytest.mark.parametrize(

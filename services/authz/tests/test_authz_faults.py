@@ -1,6 +1,7 @@
 """What authz says while something that it needs is away, and whom it obeys at the end."""
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,11 +9,12 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from kruntimes.authz.decide import NO_SUCH_RUN, UNAVAILABLE, Allow, Check, Policy
+from kruntimes.authz.decide import MAY_NOT, NO_SUCH_RUN, UNAVAILABLE, Allow, Check, Policy
 from kruntimes.authz.drain import Drain
-from kruntimes.authz.index import Index
+from kruntimes.authz.index import WAIT_SECONDS, Index
 from kruntimes.authz.metrics import Metrics
 from kruntimes.authz.server import Authorizer
+from kruntimes.common import clock
 from kruntimes.common.access import Access, Question, Verdict
 from kruntimes.common.api.views import Meta, Object
 from kruntimes.common.errors import NotReady
@@ -32,22 +34,34 @@ class Names:
     known: str | None = "hello"
     synced: bool = True
     current: bool = True
+    later: str | None = None
+    misplaced: bool = False
+    waits: list[float] = field(default_factory=list)
 
-    async def find(self, *, namespace: str, uid: str) -> str | None:
+    def name(self, *, namespace: str, uid: str) -> str | None:
         return self.known
+
+    async def appears(self, *, namespace: str, uid: str, until: float) -> str | None:
+        self.waits.append(until)
+        return self.later
+
+    async def astray(self, *, namespace: str, runtime: str, name: str) -> bool:
+        return self.misplaced
 
 
 @dataclass
 class Reviews:
     verdict: Verdict | None = Verdict.ALLOW
+    listing: Verdict | None = None
     cached: bool | None = None
-    asked: Question | None = None
+    asked: list[str] = field(default_factory=list)
 
     async def check(self, token: str, question: Question, *, uid: str, cache: bool = True) -> Verdict:
-        self.asked, self.cached = question, cache
+        self.asked.append(question.verb)
+        self.cached = cache
         if self.verdict is None:
             raise NotReady("the backend is away")
-        return self.verdict
+        return self.listing if question.verb == "list" and self.listing else self.verdict
 
 
 def authorizer(names: Names, reviews: Reviews) -> tuple[Authorizer, CollectorRegistry]:
@@ -73,6 +87,23 @@ def authorizer(names: Names, reviews: Reviews) -> tuple[Authorizer, CollectorReg
             "AuthorizationUnavailable",
             id="nothing-is-proven-unknown-by-a-broken-watch",
         ),
+        pytest.param(
+            Names(None, later="hello"), Reviews(), Allow("2c2", "team-a/python"), "allow", id="just-made-and-may-list"
+        ),
+        pytest.param(
+            Names(None, later="hello"),
+            Reviews(listing=Verdict.FORBIDDEN),
+            Allow("2c2", "team-a/python"),
+            "allow",
+            id="just-made-and-may-get",
+        ),
+        pytest.param(
+            Names(None, later="hello"), Reviews(Verdict.FORBIDDEN), MAY_NOT, "Forbidden", id="just-made-and-may-not"
+        ),
+        pytest.param(Names(misplaced=True), Reviews(), NO_SUCH_RUN, "RunNotFound", id="of-another-runtime"),
+        pytest.param(
+            Names(misplaced=True), Reviews(Verdict.FORBIDDEN), MAY_NOT, "Forbidden", id="of-another-and-may-not-know"
+        ),
     ],
 )
 async def test_the_answer_is_never_open(names: Names, reviews: Reviews, answer: object, result: str) -> None:
@@ -86,8 +117,45 @@ async def test_what_may_be_remembered(known: str | None, verb: str, cached: bool
     reviews = Reviews()
     made, _ = authorizer(Names(known), reviews)
     await made.check(CHECK)
-    assert reviews.asked is not None
-    assert (reviews.asked.verb, reviews.cached) == (verb, cached)
+    assert (reviews.asked, reviews.cached) == ([verb], cached)
+
+
+@pytest.mark.parametrize("known", ["hello", None])
+@pytest.mark.parametrize(
+    ("verdict", "held"),
+    [
+        pytest.param(Verdict.FORBIDDEN, True, id="forbidden"),
+        pytest.param(Verdict.UNAUTHENTICATED, False, id="bad-token"),
+        pytest.param(None, False, id="no-verdict"),
+    ],
+)
+async def test_the_time_of_a_refusal_does_not_tell_whether_there_is_a_run(
+    known: str | None, verdict: Verdict | None, held: bool
+) -> None:
+    """The same questions and the same waits, whether the Run is known or not."""
+    names, reviews = Names(known), Reviews(verdict)
+    before = clock.monotonic()
+    await authorizer(names, reviews)[0].check(CHECK)
+    assert len(reviews.asked) == 1
+    assert len(names.waits) == held
+    assert all(before + WAIT_SECONDS <= until <= clock.monotonic() + WAIT_SECONDS for until in names.waits)
+
+
+async def test_a_run_that_appears_and_may_not_be_invoked_is_refused_no_sooner() -> None:
+    names = Names(None, later="hello")
+    await authorizer(names, Reviews(Verdict.FORBIDDEN))[0].check(CHECK)
+    assert len(names.waits) == 2
+    assert len(set(names.waits)) == 1, "until one and the same moment"
+
+
+async def test_a_refusal_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    await authorizer(Names(), Reviews(Verdict.FORBIDDEN))[0].check(CHECK)
+    [line] = [record.__dict__ for record in caplog.records if record.name == "kruntimes.authz.server"]
+    assert line["message"] == "request refused"
+    told = {"runtime": "team-a/python", "run_uid": UID, "status": 403, "reason": "Forbidden", "outcome": "rejected"}
+    assert told.items() <= line.items()
+    assert "secret" not in str(line)
 
 
 class OwnPod:

@@ -272,6 +272,15 @@ async def test_a_question_whose_answer_is_not_kept_is_asked_each_time() -> None:
     assert len(backend.calls) == 3
 
 
+async def test_a_refusal_is_kept_whatever_it_is_about() -> None:
+    """A second try is as fast for what exists as for what does not."""
+    backend = Backend(allowed(False))
+    async with serving(backend) as (access, counts):
+        for _ in range(2):
+            assert await access.check("t", RUN, uid=UID, cache=False) is Verdict.FORBIDDEN
+    assert counts == ["review", "hit"]
+
+
 async def test_a_hit_does_not_suspend() -> None:
     async with serving(Backend(allowed(True))) as (access, _):
         await access.check("t", RUN, uid=UID)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.xds_messages import (
     Any,
+    BufferPerRoute,
     Cluster,
     ClusterDiscoveryType,
     ClusterLbPolicy,
@@ -126,7 +127,7 @@ def test_every_uid_has_a_shard() -> None:
 def test_paths_without_a_shard_are_answered_or_fall_back() -> None:
     configuration = RouteConfiguration.parse(other(timeout=905))
     assert configuration.name == "other"
-    invoke, cancel, bad, unknown = configuration.virtual_hosts[0].routes
+    invoke, cancel, bad, unknown, connect = configuration.virtual_hosts[0].routes
     for route in (invoke, cancel):
         assert route.match is not None
         assert route.match.safe_regex is not None
@@ -138,8 +139,14 @@ def test_paths_without_a_shard_are_answered_or_fall_back() -> None:
         assert route.match.prefix == prefix
         assert route.direct_response is not None
         assert route.direct_response.status == status
-        disabled = route.typed_per_filter_config["envoy.filters.http.ext_authz"]
-        assert ExtAuthzPerRoute.parse(disabled.value).disabled is True
+    assert connect.match is not None
+    assert connect.match.connect_matcher is not None
+    assert connect.direct_response is not None
+    assert connect.direct_response.status == 400
+    for route in (bad, unknown, connect):
+        off = route.typed_per_filter_config
+        assert ExtAuthzPerRoute.parse(off["envoy.filters.http.ext_authz"].value).disabled is True
+        assert BufferPerRoute.parse(off["envoy.filters.http.buffer"].value).disabled is True
 
 
 def test_the_fallback_cluster_is_bounded_and_pinned_to_its_runtime() -> None:

@@ -11,6 +11,7 @@ with warnings.catch_warnings():
     from envoy_data_plane.envoy.config.cluster.v3 import Cluster, ClusterDiscoveryType, ClusterLbPolicy
     from envoy_data_plane.envoy.config.core.v3 import HeaderValueOptionHeaderAppendAction, Node
     from envoy_data_plane.envoy.config.route.v3 import Route, RouteConfiguration, ScopedRouteConfiguration
+    from envoy_data_plane.envoy.extensions.filters.http.buffer.v3 import BufferPerRoute
     from envoy_data_plane.envoy.extensions.filters.http.ext_authz.v3 import ExtAuthzPerRoute
     from envoy_data_plane.envoy.extensions.transport_sockets.tls.v3 import (
         SubjectAltNameMatcherSanType,
@@ -28,6 +29,7 @@ with warnings.catch_warnings():
 
 __all__ = [
     "Any",
+    "BufferPerRoute",
     "Cluster",
     "ClusterDiscoveryType",
     "ClusterLbPolicy",

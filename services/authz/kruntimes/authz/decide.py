@@ -15,6 +15,9 @@ from kruntimes.common.decisions import Question, Verdict, bearer
 COMPONENT = "authz"
 SHARD_DIGITS = 3
 """Leading digits of a Run's UID that name the scope which holds its route (`envoy/README.md`)."""
+LATE_SECONDS = 5.0
+"""How long after the deadline Envoy still waits for the Pod, which keeps the deadline itself and needs a second or two
+to say so; a Pod that is silent beyond this has stopped. As far as a route's own time-out lies above the longest."""
 RETRY_AFTER_SECONDS = 1
 """A backend that is away for a moment, an index that is about to be current: a second is long for both."""
 
@@ -23,7 +26,7 @@ RETRY_AFTER_SECONDS = 1
 class Check:
     """One request as Envoy describes it; headers that may be repeated are lists of every value.
 
-    target: the raw path with its query string.
+    target: the raw path with its query string. lengths: what the body's Content-Length declares.
     """
 
     method: str
@@ -31,6 +34,7 @@ class Check:
     authorization: tuple[str, ...] = ()
     invocation_ids: tuple[str, ...] = ()
     timeouts: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
 
     @property
     def invocation_id(self) -> str | None:
@@ -41,10 +45,15 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A well-formed request: whose path, and with which token."""
+    """A well-formed request: whose path, and with which token.
+
+    seconds: its deadline. oversized: whether it declares a body above the limit, which only who may invoke is told.
+    """
 
     path: InvokePath
     token: str
+    seconds: float = outcomes.DEFAULT_DEADLINE_SECONDS
+    oversized: bool = False
 
     def __repr__(self) -> str:
         """Without the token."""
@@ -55,11 +64,13 @@ class Asked:
 class Allow:
     """The request goes on, to the shard that may hold its route, or else to any Pod of *runtime*.
 
-    shard: empty for what only the fallback serves. runtime: `NAMESPACE/RUNTIME`.
+    shard: empty for what only the fallback serves. runtime: `NAMESPACE/RUNTIME`. patience: seconds after which the
+    Pod's silence is the answer.
     """
 
     shard: str
     runtime: str
+    patience: float = outcomes.DEFAULT_DEADLINE_SECONDS + LATE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +102,13 @@ class Deny:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What an installation may choose: which access to a Run its invocation needs, and the longest deadline."""
+    """What an installation may choose: which access to a Run its invocation needs, and the deadlines, in seconds."""
 
     verb: str = "get"
     group: str = "kruntimes.io"
     resource: str = "runs"
     subresource: str = ""
+    default_timeout: float = outcomes.DEFAULT_DEADLINE_SECONDS
     max_timeout: float = outcomes.MAX_DEADLINE_SECONDS
 
 
@@ -104,6 +116,7 @@ NO_TOKEN = Deny(outcomes.UNAUTHENTICATED, "a Kubernetes bearer token is required
 BAD_TOKEN = Deny(outcomes.UNAUTHENTICATED, "the bearer token is not valid")
 MAY_NOT = Deny(outcomes.FORBIDDEN, "the caller may not invoke this Run")
 NO_SUCH_RUN = Deny(outcomes.RUN_NOT_FOUND, "there is no such Run in this namespace")
+TOO_LARGE = Deny(outcomes.BODY_TOO_LARGE, "the body is larger than 1 MiB")
 UNAVAILABLE = Deny(outcomes.AUTHORIZATION_UNAVAILABLE, "authorization is not available at present")
 _BAD_PATH = Deny(
     outcomes.BAD_PATH, "the path is not of the form /v1/namespaces/NAMESPACE/runtimes/RUNTIME/functions/UID:invoke"
@@ -132,11 +145,11 @@ def read(check: Check, policy: Policy) -> Asked | Deny:
         return _TIMEOUT_TWICE
     try:
         timeout = check.timeouts[0] if check.timeouts else None
-        outcomes.parse_timeout_ms(timeout, default=policy.max_timeout, maximum=policy.max_timeout)
+        seconds = outcomes.parse_timeout_ms(timeout, default=policy.default_timeout, maximum=policy.max_timeout)
     except ValueError as error:
         return Deny(outcomes.BAD_TIMEOUT, str(error))
     token = bearer(check.authorization[0]) if len(check.authorization) == 1 else None
-    return NO_TOKEN if token is None else Asked(path, token)
+    return NO_TOKEN if token is None else Asked(path, token, seconds, _oversized(check.lengths))
 
 
 def question(path: InvokePath, known: str | None, policy: Policy) -> Question:
@@ -154,17 +167,21 @@ def question(path: InvokePath, known: str | None, policy: Policy) -> Question:
     )
 
 
-def decide(path: InvokePath, known: str | None, review: Verdict | None) -> Allow | Deny:
+def decide(asked: Asked, known: str | None, review: Verdict | None) -> Allow | Deny:
     """The answer to a well-formed request. review: the verdict on `question`, None where there is none.
 
     Never open: only a granted review of a known Run allows.
     """
+    path = asked.path
     match review:
+        case Verdict.ALLOW if known is not None and asked.oversized:
+            return TOO_LARGE
         case Verdict.ALLOW if known is not None:
             direct = path.canonical and path.cancel is None
             return Allow(
                 shard=path.uid[:SHARD_DIGITS] if direct else "",
-                runtime=f"{path.namespace}/{path.runtime}",
+                runtime=path.runtime_key,
+                patience=asked.seconds + LATE_SECONDS,
             )
         case Verdict.ALLOW:
             return NO_SUCH_RUN
@@ -174,3 +191,12 @@ def decide(path: InvokePath, known: str | None, review: Verdict | None) -> Allow
             return MAY_NOT
         case _:
             return UNAVAILABLE
+
+
+def _oversized(lengths: tuple[str, ...]) -> bool:
+    """Whether a length is declared that no body may have; what is not a number is Envoy's to refuse."""
+    limit = outcomes.MAX_BODY_BYTES
+    digits = len(str(limit))
+    return any(
+        text.isascii() and text.isdigit() and (len(text.lstrip("0")) > digits or int(text) > limit) for text in lengths
+    )

@@ -1,20 +1,26 @@
-"""Which Run has which UID: a copy of the metadata of all Runs, kept by a watch (design §6).
+"""Which Run has which UID, and which Runtimes there are: copies of metadata, kept by watches (design §6).
 
-A path names a UID and a review needs a name. Specs, with sources of up to 256 KiB, are never fetched.
+A path names a UID and a review needs a name. Specs, with sources of up to 256 KiB, are never fetched. Of which Runtime
+a Run is stands in its spec: that is for its owner to say, and only where there can be no owner the API server is asked.
 """
 
 import asyncio
 from collections import defaultdict
 
+from kruntimes.common import clock
 from kruntimes.common.api.views import Object
+from kruntimes.common.errors import KruntimesError
 from kruntimes.common.kube import paths
-from kruntimes.common.kube.reflector import Reflector
+from kruntimes.common.kube.reflector import METADATA_LIST, Reflector
 from kruntimes.common.kube.transport import Kube
 
 WAIT_SECONDS = 0.25
-"""A Run that was made a moment ago is about to appear; nobody waits longer for one that may not exist."""
+"""A Run that was made a moment ago is about to appear; nobody waits longer for one that may not exist. Every refusal is
+held until then, so that its time does not tell whether there is such a Run."""
 MAX_WAITING = 128
 """Callers that may wait at once; the others take the index at its word, so that made-up UIDs hold no connections."""
+MAX_LOOKUPS = 8
+"""Questions to the API server about Runs under Runtimes that do not exist; beyond this a Run is taken to belong."""
 
 
 class Names:
@@ -52,8 +58,11 @@ class Index:
     """The names that a watch keeps current while `run` runs."""
 
     def __init__(self, kube: Kube) -> None:
+        self._kube = kube
         self._names = Names()
         self._reflector = Reflector(kube, paths.runs(None), Object, metadata_only=True, on_change=self._changed)
+        self._runtimes = Reflector(kube, paths.runtimes(None), Object, metadata_only=True)
+        self._lookups = 0
         self._waiting: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)
         self._waiters = 0
 
@@ -70,16 +79,22 @@ class Index:
         """Whether the watch lives, so that what is not there does not exist."""
         return self._reflector.healthy_since() is not None
 
-    async def find(self, *, namespace: str, uid: str) -> str | None:
-        """The name of a Run; waits a moment, once, for one that is not known. A hit does not suspend."""
-        name = self._names.name(namespace=namespace, uid=uid)
-        if name is not None or self._waiters >= MAX_WAITING:
-            return name
+    def name(self, *, namespace: str, uid: str) -> str | None:
+        """The name of a Run that is known."""
+        return self._names.name(namespace=namespace, uid=uid)
+
+    async def appears(self, *, namespace: str, uid: str, until: float) -> str | None:
+        """Waits for a Run to become known, until *until* (monotonic); its name, or None if it did not.
+
+        One that is known already does not become so: the wait then lasts as long as for one that never comes.
+        """
+        if self._waiters >= MAX_WAITING:
+            return None
         appeared = asyncio.get_running_loop().create_future()
         self._waiting[uid].add(appeared)
         self._waiters += 1
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
+            async with asyncio.timeout(max(0.0, until - clock.monotonic())):
                 await appeared
         except TimeoutError:
             return None
@@ -88,9 +103,33 @@ class Index:
             self._forget(uid, appeared)
         return self._names.name(namespace=namespace, uid=uid)
 
+    async def astray(self, *, namespace: str, runtime: str, name: str) -> bool:
+        """Whether this Run is certainly not of a Runtime of that name, and nobody else can say so: there is none.
+
+        A hit of the copy does not suspend. Not knowing counts as no.
+        """
+        if not self._runtimes.synced.is_set() or self._runtimes.healthy_since() is None:
+            return False
+        if f"{namespace}/{runtime}" in self._runtimes.store or self._lookups >= MAX_LOOKUPS:
+            return False
+        self._lookups += 1
+        try:
+            found, _ = await self._kube.list_raw(
+                paths.runs(namespace),
+                field_selector=f"metadata.name={name},spec.runtime={runtime}",
+                accept=METADATA_LIST,
+            )
+        except KruntimesError:
+            return False
+        finally:
+            self._lookups -= 1
+        return not found
+
     async def run(self) -> None:
         """Lists and watches until cancelled."""
-        await self._reflector.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._reflector.run())
+            group.create_task(self._runtimes.run())
 
     def _changed(self, key: str) -> None:
         uid = self._names.apply(key, self._reflector.store.get(key))

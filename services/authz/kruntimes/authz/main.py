@@ -69,6 +69,7 @@ def policy_of(settings: Settings) -> Policy:
         group=settings.authz_group,
         resource=settings.authz_resource,
         subresource=settings.authz_subresource,
+        default_timeout=settings.default_timeout,
         max_timeout=settings.max_timeout,
     )
 

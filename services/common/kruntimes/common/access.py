@@ -89,12 +89,12 @@ class Access:
     async def check(self, token: str, question: Question, *, uid: str, cache: bool = True) -> Verdict:
         """What the API server says of *token*; a hit answers without suspending.
 
-        cache=False neither reads nor writes the cache. Raises NotReady where there is no verdict: the backend did not
-        answer, or the bound of reviews under way is reached. A caller that leaves while others wait takes nothing
-        from them; the last to leave ends the review.
+        cache=False keeps no grant; a refusal is kept all the same, so that its time tells nothing of what it was about.
+        Raises NotReady where there is no verdict: the backend did not answer, or the bound of reviews under way is
+        reached. A caller that leaves while others wait takes nothing from them; the last to leave ends the review.
         """
         key = cache_key(token, question, uid)
-        if cache and (known := self._cache.get(key, now=clock.monotonic(), wall=clock.wall())):
+        if known := self._cache.get(key, now=clock.monotonic(), wall=clock.wall()):
             self._count("hit")
             return known
         flight = self._flights.get((key, cache))
@@ -131,7 +131,7 @@ class Access:
         except Exception:  # whatever it was, it was not an answer, and it must not end the group
             self._count("error")
             return NotReady("the authorization backend did not answer")
-        if cache:
+        if cache or verdict is not Verdict.ALLOW:
             now, wall = clock.monotonic(), clock.wall()
             self._cache.put(key, verdict, now=now, wall=wall, expiry=expiry(token))
         return verdict

@@ -263,4 +263,8 @@ def _given(value: T | None) -> T:
 
 
 def _extra(run: Run) -> dict[str, object]:
-    return {"runtime": run.spec.runtime, "run_uid": run.metadata.uid, "attempt": run.status.attempt}
+    return {
+        "runtime": f"{run.metadata.namespace}/{run.spec.runtime}",
+        "run_uid": run.metadata.uid,
+        "attempt": run.status.attempt,
+    }

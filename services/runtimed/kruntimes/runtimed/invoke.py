@@ -209,7 +209,7 @@ class InvokeServer:
 
     def _extra(self, seen: _Seen) -> dict[str, object]:
         return {
-            "runtime": self._invoker.own.runtime,
+            "runtime": self._invoker.own.key,
             "run_uid": seen.uid,
             "invocation_id": seen.invocation_id,
             "attempt": seen.attempt,

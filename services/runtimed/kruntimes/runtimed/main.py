@@ -160,7 +160,7 @@ class Service:
         self._tasks.create_task(watch_pulse(self._pulse, self._pulse_changed))
         self._tasks.create_task(self._follow_gateway_ca())
         self._ready = True
-        log.info("ready", extra={"runtime": settings.runtime})
+        log.info("ready", extra={"runtime": f"{settings.namespace}/{settings.runtime}"})
         await work(self._queue, self._reconciler.reconcile, workers=WORKERS)
 
     async def _listen(self, workload: Workload, stack: AsyncExitStack) -> None:

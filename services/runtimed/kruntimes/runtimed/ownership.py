@@ -21,6 +21,11 @@ class Own:
     runtime: str
     pod_uid: str
 
+    @property
+    def key(self) -> str:
+        """NAMESPACE/NAME of our Runtime."""
+        return f"{self.namespace}/{self.runtime}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:

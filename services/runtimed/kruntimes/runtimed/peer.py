@@ -142,7 +142,7 @@ class PeerServer:
         log.info(
             "peer invocation ended",
             extra={
-                "runtime": self._invoker.own.runtime,
+                "runtime": self._invoker.own.key,
                 "run_uid": request.registration.run_uid,
                 "invocation_id": request.invocation_id,
                 "status": status,

@@ -106,6 +106,11 @@ class InvokePath:
     canonical: bool
     cancel: str | None = None
 
+    @property
+    def runtime_key(self) -> str:
+        """NAMESPACE/NAME of the Runtime."""
+        return f"{self.namespace}/{self.runtime}"
+
 
 def parse_path(path: str) -> InvokePath | None:
     """Reads the path of a request as it came, still percent-encoded; None where it is not of a published form.

@@ -34,7 +34,8 @@ YIELD_EVERY_LINES = 50
 """A burst is worked off in slices: reading what is already buffered never suspends by itself."""
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""What to accept in order to get a list without specs and statuses."""
 
 
 class Reflector(Generic[T]):
@@ -65,7 +66,7 @@ class Reflector(Generic[T]):
         self._path = path
         self._core = Reflection(type)
         self._labels, self._fields = label_selector, field_selector
-        self._accept = (f"{_METADATA},{JSON}", f"{_METADATA_LIST},{JSON}") if metadata_only else (JSON, JSON)
+        self._accept = (f"{_METADATA},{JSON}", f"{METADATA_LIST},{JSON}") if metadata_only else (JSON, JSON)
         self._on_change = on_change
         self._silence = silence
         self._since: float | None = None
