@@ -31,7 +31,10 @@ _uids = itertools.count(1)
 class Server:
     """`python -m kruntimes.runtime` with its socket and log in *folder*."""
 
-    def __init__(self, folder: Path, host: str, *, init_seconds: float = 30.0, runtimed_pid: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, host: str, *, init_seconds: float = 30.0, runtimed_pid: int | None = None,
+        user: int | None = None,
+    ) -> None:  # fmt: skip
         self.socket = folder / "executor.sock"
         self.functions_socket = folder / "functions.sock"
         self.log = folder / "log"
@@ -44,7 +47,8 @@ class Server:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "kruntimes.runtime", "--host", host, "--metrics-port", "0",
                  "--init-seconds", str(init_seconds)],
-                env=environment, stderr=log, stdout=log, stdin=subprocess.DEVNULL, cwd=folder,
+                env=environment, stderr=log, stdout=log, stdin=subprocess.DEVNULL, cwd=folder, user=user, group=user,
+                extra_groups=None if user is None else [],
             )  # fmt: skip
 
     def text(self) -> str:

@@ -292,22 +292,6 @@ async def test_whoever_breaks_the_protocol_is_cut(tmp_path: Path) -> None:
         server.process.wait()
 
 
-@pytest.mark.parametrize("runtimed_pid", [0, 1])
-async def test_a_stranger_is_refused(tmp_path: Path, runtimed_pid: int) -> None:
-    """Without a PID of runtimed only other containers are served, and we are in the same."""
-    server = Server(tmp_path, "python", runtimed_pid=runtimed_pid)
-    try:
-        async with connect(server), linked(server) as link:
-            link.send("anything")
-            await link.closed()
-        await until(lambda: "connection to the functions socket refused" in server.text(), "it is logged")
-        assert server.stop() == 0
-        assert not server.functions_socket.exists()
-    finally:
-        server.process.kill()
-        server.process.wait()
-
-
 async def test_a_server_that_ends_answers_what_runs(tmp_path: Path, folder: Path) -> None:
     server = Server(tmp_path, "python")
     try:

@@ -33,29 +33,25 @@ STOPPING = Refused(Code.FAILED_PRECONDITION, "Stopping", "the Runtime Server is 
 
 
 class Listener:
-    """Every connection of the functions socket. on_stranger: told of each that was refused."""
+    """Every connection of the functions socket. door: says which may stay."""
 
-    def __init__(self, manager: Manager, limits: Limits, *, runtimed_pid: int, on_stranger: Callable[[], None]) -> None:
+    def __init__(self, manager: Manager, limits: Limits, door: sockets.Door) -> None:
         self.manager = manager
         self.limits = limits
         self.stopping = False
-        self._runtimed_pid = runtimed_pid
-        self._on_stranger = on_stranger
+        self._door = door
         self._connections: set[Connection] = set()
 
     def admit(self, connection: "Connection", peer: sockets.HasOptions) -> bool:
         """Whether the *connection* may stay."""
-        pid = sockets.peer_pid(peer)
-        known = sockets.is_runtimed(pid, runtimed_pid=self._runtimed_pid)
-        if known and len(self._connections) < MAX_CONNECTIONS:
+        admitted = self._door.admit(connection, peer)
+        if admitted:
             self._connections.add(connection)
-            return True
-        self._on_stranger()
-        log.warning("connection to the functions socket refused", extra={"peer": pid, "runtimed": known})
-        return False
+        return admitted
 
     def gone(self, connection: "Connection") -> None:
         """The *connection* is closed."""
+        self._door.gone(connection)
         self._connections.discard(connection)
 
     async def drain(self, seconds: float) -> None:
@@ -187,7 +183,8 @@ async def listening(
     if path is None:
         yield
         return
-    listener = Listener(manager, limits, runtimed_pid=runtimed_pid, on_stranger=on_stranger)
+    door = sockets.Door("functions", runtimed_pid=runtimed_pid, most=MAX_CONNECTIONS, on_stranger=on_stranger)
+    listener = Listener(manager, limits, door)
     with sockets.binding(path):
         server = await asyncio.get_running_loop().create_unix_server(lambda: Connection(listener), str(path))
     try:

@@ -82,6 +82,8 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
                         kind=options.host,
                         limits=limits,
                         healthy=lambda: not lost.is_set(),
+                        runtimed_pid=settings.runtimed_pid,
+                        on_stranger=metrics.stranger,
                         functions_socket=settings.functions_socket,
                     ),
                     listening(

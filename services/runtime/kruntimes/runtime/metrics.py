@@ -35,7 +35,7 @@ class Metrics:
             registry=registry,
         )  # fmt: skip
         self._strangers = Counter(
-            "kruntimes_runtime_strangers", "Connections to the functions socket that were refused.", registry=registry
+            "kruntimes_runtime_strangers", "Connections to our sockets that were refused.", registry=registry
         )
         self._tasks = Counter(
             "kruntimes_runtime_tasks", "Task executions that ended.", ["outcome", "reason"], registry=registry
@@ -64,7 +64,7 @@ class Metrics:
         self._refused.inc()
 
     def stranger(self) -> None:
-        """A connection to the functions socket was refused."""
+        """A connection to one of our sockets was refused."""
         self._strangers.inc()
 
     def task_ended(self, *, ok: bool, reason: str) -> None:

@@ -8,7 +8,7 @@ import grpc.aio
 
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
-from kruntimes.runtime import answers, faults, requests, sockets
+from kruntimes.runtime import answers, faults, gate, requests, sockets
 from kruntimes.runtime.aborts import Context, abort, refuse
 from kruntimes.runtime.executor import Executor
 from kruntimes.runtime.manager import DRAIN_SECONDS, Limits, Manager
@@ -118,12 +118,15 @@ async def serving(
     kind: str,
     limits: Limits,
     healthy: Callable[[], bool],
+    runtimed_pid: int,
+    on_stranger: Callable[[], None],
     functions_socket: Path | None = None,
 ) -> AsyncIterator[None]:
     """Listens on the unix socket *path* while the context lasts; a socket that nobody listens on is replaced.
 
-    functions_socket: where the functions protocol is spoken, offered to whoever registers.
-    At the end, calls that run get DRAIN_SECONDS. Raises OSError where the path cannot be used.
+    functions_socket: where the functions protocol is spoken, offered to whoever registers. runtimed_pid: the only
+    process that is served, 0 for those of other containers. At the end, calls that run get DRAIN_SECONDS. Raises
+    OSError where the path cannot be used.
     """
     server = grpc.aio.server(
         options=[("grpc.max_metadata_size", MAX_METADATA_BYTES), ("grpc.so_reuseport", 0)],
@@ -131,18 +134,15 @@ async def serving(
     functions = Functions(manager, kind, limits, str(functions_socket or ""))
     rpc.add_FunctionRuntimeServicer_to_server(functions, server)
     rpc.add_RuntimeServicer_to_server(Executor(tasks, kind, healthy), server)
-    _bind(server, path)
-    await server.start()
-    try:
-        yield
-    finally:
-        await server.stop(grace=DRAIN_SECONDS)
-        sockets.remove(path)
-
-
-def _bind(server: grpc.aio.Server, path: Path) -> None:
-    with sockets.binding(path):
-        server.add_insecure_port(f"unix:{path}")
+    door = sockets.Door("executor", runtimed_pid=runtimed_pid, most=gate.MAX_CONNECTIONS, on_stranger=on_stranger)
+    with gate.unnamed(path, server.add_insecure_port) as behind:
+        await server.start()
+        async with gate.guarding(path, door, behind) as close:
+            try:
+                yield
+            finally:
+                close()
+                await server.stop(grace=DRAIN_SECONDS)
 
 
 def _wait(context: Context, most: float) -> float:

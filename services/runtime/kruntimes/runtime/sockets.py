@@ -1,12 +1,15 @@
 """Our unix sockets: who may reach them, and how a path is taken over (design §13)."""
 
 import contextlib
+import logging
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
+
+log = logging.getLogger(__name__)
 
 SOCKET_MODE = 0o660
 """The Pod's group: runtimed in the other container."""
@@ -34,6 +37,35 @@ def is_runtimed(pid: int, *, runtimed_pid: int) -> bool:
     A parent proves nothing, since user code can be re-parented; a user's process in our own container has a PID here.
     """
     return pid == (runtimed_pid or OTHER_CONTAINER)
+
+
+class Door:
+    """Who may be connected to one of our sockets: runtimed, at most *most* times.
+
+    name: of the socket, for the log. runtimed_pid: as in `is_runtimed`. on_stranger: told of each that was refused.
+    """
+
+    def __init__(self, name: str, *, runtimed_pid: int, most: int, on_stranger: Callable[[], None]) -> None:
+        self._name = name
+        self._runtimed_pid = runtimed_pid
+        self._most = most
+        self._on_stranger = on_stranger
+        self._inside: set[object] = set()
+
+    def admit(self, connection: object, peer: HasOptions) -> bool:
+        """Whether *connection*, with *peer* at its other end, may stay; if so it counts until it is `gone`."""
+        pid = peer_pid(peer)
+        known = is_runtimed(pid, runtimed_pid=self._runtimed_pid)
+        if known and len(self._inside) < self._most:
+            self._inside.add(connection)
+            return True
+        self._on_stranger()
+        log.warning("connection refused", extra={"socket": self._name, "peer": pid, "runtimed": known})
+        return False
+
+    def gone(self, connection: object) -> None:
+        """*connection* is closed; for one that was refused nothing changes."""
+        self._inside.discard(connection)
 
 
 @contextlib.contextmanager

@@ -35,8 +35,9 @@ TaskMain = Callable[[int], NoReturn]
 def start(host_main: HostMain, task_main: TaskMain) -> socket.socket:
     """Forks the nursery and returns the server's end of its control socket.
 
-    Must be called while this process has one thread and has not loaded gRPC. The nursery's environment,
-    descriptors and memory cannot be read by the user code below it.
+    Must be called while this process has one thread and has not loaded gRPC. From now on nobody of the same user can
+    read environment, descriptors and memory of this process, nor of what it forks until that executes a program: not
+    the nursery's, and not one Python function's by another's.
     """
     prctl.protect()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -141,7 +142,6 @@ def _be_task(stdout: int, stderr: int, program: int, task_main: TaskMain) -> NoR
 
 def _leave_ours(name: str) -> None:
     os.setsid()
-    prctl.unprotect()
     prctl.become_subreaper()
     prctl.set_name(name)
 

@@ -14,13 +14,8 @@ def become_subreaper() -> None:
 
 
 def protect() -> None:
-    """Nobody of the same user may read this process's memory, environment or descriptors. Exec undoes it."""
+    """Nobody of the same user may read this process's memory, environment or descriptors. Exec undoes it, fork not."""
     _prctl(_PR_SET_DUMPABLE, 0)
-
-
-def unprotect() -> None:
-    """The opposite of `protect`: for a process that runs user code, which may look at itself."""
-    _prctl(_PR_SET_DUMPABLE, 1)
 
 
 def set_name(name: str) -> None:
