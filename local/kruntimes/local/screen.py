@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = "started as root: user code is not contained; an ordinary user is enough for krt dev"
+ORDINARY = "user code runs as you: it cannot read these processes, but every file and signal that is yours is its too"
 
 
 @dataclass(frozen=True, slots=True)

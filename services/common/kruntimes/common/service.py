@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from kruntimes.common import logs
 from kruntimes.common.api.settings import Settings, SettingsError
+from kruntimes.common.protect import protect
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +25,11 @@ Run = Callable[[Settings], Awaitable[None]]
 def main(component: str, run: Run, *, clean_up_seconds: float = CLEAN_UP_SECONDS) -> NoReturn:
     """Reads the settings, runs *run* until it returns or a signal comes, and ends the process.
 
+    Others of the same user cannot look into the process, since user code may be among them.
     SIGTERM and SIGINT cancel *run*, which then has *clean_up_seconds*; a second signal ends at once. Exit status:
     0 after a signal or a normal return, 78 for wrong settings (a sentence on standard error), 1 for anything else.
     """
+    protect()
     try:
         settings = Settings.read(os.environ)
         logs.configure(settings.log_level, component)

@@ -1,12 +1,13 @@
 """From bytes to the handler's event, and from what it returned to bytes; nothing is replaced in silence.
 
 Input: a JSON content type is decoded; every other one arrives as bytes. No body under a JSON type, or under none,
-is None. JSON that Python would only read by changing it (NaN, Infinity, a number beyond a float) is refused.
+is None (runtimed says JSON for a request without a type). JSON that Python would only read by changing it (NaN,
+Infinity, a number beyond a float) is refused, and an int of more than Python's 4,300 digits.
 
     returned                             answer
     str                                  text/plain; charset=utf-8
     bytes, bytearray, memoryview         application/octet-stream
-    None, bool, int, float, list, tuple  application/json; an int of any size is exact
+    None, bool, int, float, list, tuple  application/json; an int is exact up to MAX_INT_BITS
     dict with str keys                   application/json
     dataclass; Enum                      its fields as an object; its value
     datetime, date, time; UUID; Decimal  text: ISO 8601; the usual form; its digits

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+from kruntimes.common.protect import protect
 from kruntimes.runtime.proc import prctl, tree, warden
 
 PACKET_BYTES = 1024
@@ -39,7 +40,7 @@ def start(host_main: HostMain, task_main: TaskMain) -> socket.socket:
     read environment, descriptors and memory of this process, nor of what it forks until that executes a program: not
     the nursery's, and not one Python function's by another's.
     """
-    prctl.protect()
+    protect()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         ours.close()

@@ -3,7 +3,6 @@
 import ctypes
 import os
 
-_PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -11,11 +10,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 def become_subreaper() -> None:
     """Orphaned descendants become children of this process, whatever session they moved to."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def protect() -> None:
-    """Nobody of the same user may read this process's memory, environment or descriptors. Exec undoes it, fork not."""
-    _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def set_name(name: str) -> None:
