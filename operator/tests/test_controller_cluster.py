@@ -106,7 +106,7 @@ async def test_a_burst_never_takes_more_than_there_is(place: World) -> None:
 async def test_a_pending_run_is_cancelled_before_assignment(place: World) -> None:
     async with place.operator():
         await place.create_run("r", "nowhere")
-        await place.until("r", lambda run: reason(run) == "NoReadyPod")
+        await place.until("r", lambda run: reason(run) == "RuntimeNotFound")
         await place.admin.patch_merge(paths.runs(place.namespace, "r"), {"spec": {"cancelRequested": True}}, dict)
         ended = await place.until("r", lambda run: run.state.phase == "Cancelled")
         assert reason(ended) == "Cancelled"

@@ -9,7 +9,7 @@ from tests.controller_world import Json, World, eventually, world
 from kruntimes.common.api.names import READINESS_GATE
 from kruntimes.common.api.views import Pod, condition
 from kruntimes.common.kube import paths
-from kruntimes.controller import heartbeats, lifecycle, pods
+from kruntimes.controller import heartbeats, lifecycle, pods, schedule
 from kruntimes.controller.views import ControlledRun
 
 SILENT_SECONDS, FENCE_SECONDS, CLAIM_SECONDS = 1.5, 3.0, 3.0
@@ -92,13 +92,13 @@ async def test_a_deleting_pod_is_fenced_once_it_is_unserved_and_silent_for_long_
         await place.admin.patch_merge(path, {"metadata": {"finalizers": None}}, dict)
 
 
-async def test_a_run_that_nobody_claims_goes_back(place: World) -> None:
+async def test_a_run_that_nobody_claims_goes_back(place: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async with place.operator():
         await place.runtime("python")
         (pod,) = await place.ready_pods("python", 1)
         first = await place.create_run("r", "python")
         await place.until("r", lambda run: run.state.phase == "Scheduled")
-        # Only the operator's own write takes it back, and the scheduler then assigns it once more.
+        # Only the operator's own write takes it back, and the scheduler assigns it once more, though not at once.
 
         async def returned() -> bool:
             await place.beat(pod)
@@ -107,5 +107,13 @@ async def test_a_run_that_nobody_claims_goes_back(place: World) -> None:
             return any(one["reason"] == "Unscheduled" for one in told)
 
         await eventually(returned)
-        again = await place.until("r", lambda run: run.state.phase == "Scheduled")
-        assert again.condition("Backoff") is None
+        waits = await place.until("r", lambda run: run.state.phase == "Pending")
+        backoff = waits.condition("Backoff")
+        assert backoff is not None
+        assert (backoff.status, backoff.reason, reason(waits)) == ("True", "Unscheduled", "Unscheduled")
+        assert not waits.state.assigned_pod_uid
+        monkeypatch.setattr(schedule, "UNCLAIMED_SECONDS", 0.0)
+        # Another Run of the Runtime makes the scheduler look again before the minute is over.
+        await place.beat(pod)
+        await place.create_run("other", "python")
+        await place.until("r", lambda run: run.state.phase == "Scheduled")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.views import Pod
 from kruntimes.controller.schedule import (
+    UNCLAIMED_SECONDS,
     Action,
     Assign,
     Cancel,
@@ -32,8 +33,34 @@ def run(key: str, created: str = "2026-01-01T00:00:00Z", runs: int = 1, **more: 
     return Pending(key=key, created=created, requests={"runs": runs} | more.pop("also", {}), **more)
 
 
-def pod(name: str, *, runs: int = 2, used: int = 0, retiring: bool = False, **also: int) -> Offer:
-    return Offer(name=name, uid=f"uid-{name}", capacity={"runs": runs} | also, used={"runs": used}, retiring=retiring)
+def pod(
+    name: str, *, runs: int = 2, used: int = 0, retiring: bool = False, doubtful: bool = False, **also: int
+) -> Offer:
+    return Offer(
+        name=name,
+        uid=f"uid-{name}",
+        capacity={"runs": runs} | also,
+        used={"runs": used},
+        retiring=retiring,
+        doubtful=doubtful,
+    )
+
+
+NO_POD = "no ready Pod of the Runtime has a live heartbeat; the conditions of the Runtime say more"
+
+
+def full(key: str, asked: str = "runs=1") -> Explain:
+    message = f"every ready Pod of the Runtime is full: there is no room for {asked}"
+    return Explain(key, Reason.INSUFFICIENT_CAPACITY, message)
+
+
+def too_much(key: str, asked: str, most: str) -> Explain:
+    message = f"spec.resources.requests: {asked} is more than any ready Pod of the Runtime offers, at most {most}"
+    return Explain(key, Reason.INSUFFICIENT_CAPACITY, message)
+
+
+def no_pod(key: str) -> Explain:
+    return Explain(key, Reason.NO_READY_POD, NO_POD)
 
 
 CASES = [
@@ -42,13 +69,13 @@ CASES = [
     pytest.param(
         [run("n/young", "2026-01-01T00:00:09Z"), run("n/old", "2026-01-01T00:00:01Z")],
         [pod("a", runs=1)],
-        [Assign("n/old", "a", "uid-a"), Explain("n/young", Reason.INSUFFICIENT_CAPACITY)],
+        [Assign("n/old", "a", "uid-a"), full("n/young")],
         id="oldest-first",
     ),
     pytest.param(
         [run("n/b"), run("n/a")],
         [pod("p", runs=1)],
-        [Assign("n/a", "p", "uid-p"), Explain("n/b", Reason.INSUFFICIENT_CAPACITY)],
+        [Assign("n/a", "p", "uid-p"), full("n/b")],
         id="same-second-goes-by-name",
     ),
     pytest.param(
@@ -69,18 +96,24 @@ CASES = [
         [Assign("n/1", "new", "uid-new"), Assign("n/2", "old", "uid-old"), Assign("n/3", "old", "uid-old")],
         id="a-retiring-pod-is-the-last-choice",
     ),
-    pytest.param([run("n/r")], [], [Explain("n/r", Reason.NO_READY_POD)], id="no-ready-pod"),
-    pytest.param([run("n/r", explained="NoReadyPod")], [], [], id="said-once"),
     pytest.param(
-        [run("n/r", explained="NoReadyPod")],
+        [run("n/1"), run("n/2"), run("n/3")],
+        [pod("mute", doubtful=True), pod("old", runs=2, retiring=True)],
+        [Assign("n/1", "old", "uid-old"), Assign("n/2", "old", "uid-old"), Assign("n/3", "mute", "uid-mute")],
+        id="a-pod-that-left-a-run-unclaimed-is-the-very-last-choice",
+    ),
+    pytest.param([run("n/r")], [], [no_pod("n/r")], id="no-ready-pod"),
+    pytest.param([run("n/r", explained=("NoReadyPod", NO_POD))], [], [], id="said-once"),
+    pytest.param(
+        [run("n/r", explained=("NoReadyPod", NO_POD))],
         [pod("a", used=2)],
-        [Explain("n/r", Reason.INSUFFICIENT_CAPACITY)],
+        [full("n/r")],
         id="said-again-when-it-changes",
     ),
     pytest.param(
         [run("n/large", "2026-01-01T00:00:00Z", runs=3), run("n/small", "2026-01-01T00:00:01Z")],
         [pod("a", runs=2)],
-        [Explain("n/large", Reason.INSUFFICIENT_CAPACITY), Assign("n/small", "a", "uid-a")],
+        [too_much("n/large", "runs=3", "runs=2"), Assign("n/small", "a", "uid-a")],
         id="one-that-does-not-fit-holds-nobody-up",
     ),
     pytest.param(
@@ -92,7 +125,7 @@ CASES = [
     pytest.param(
         [run("n/r", also={"gpu": 1})],
         [pod("plain")],
-        [Explain("n/r", Reason.INSUFFICIENT_CAPACITY)],
+        [too_much("n/r", "gpu=1, runs=1", "gpu=0, runs=2")],
         id="a-resource-that-nobody-offers",
     ),
     pytest.param([run("n/r", cancel=True)], [pod("a")], [Cancel("n/r")], id="cancel-before-assignment"),
@@ -101,7 +134,7 @@ CASES = [
     ),
     pytest.param([run("n/r", lifetime_ends=NOW)], [pod("a")], [Expire("n/r")], id="lifetime-over"),
     pytest.param(
-        [run("n/r", lifetime_ends=NOW + 9, not_before=NOW + 4, explained="RegistrationFailed")],
+        [run("n/r", lifetime_ends=NOW + 9, not_before=NOW + 4, explained=("RegistrationFailed", "no such module"))],
         [pod("a")],
         [Wake(NOW + 4)],
         id="backoff-keeps-the-reason-of-the-failure",
@@ -109,12 +142,15 @@ CASES = [
     pytest.param(
         [run("n/r", not_before=NOW + 4)],
         [pod("a")],
-        [Explain("n/r", Reason.UNSCHEDULED), Wake(NOW + 4)],
+        [Explain("n/r", Reason.UNSCHEDULED, "waits for its back-off before the next attempt"), Wake(NOW + 4)],
         id="backoff-says-so-where-nothing-was-said",
     ),
     pytest.param([run("n/r", not_before=NOW)], [pod("a")], [Assign("n/r", "a", "uid-a")], id="backoff-over"),
     pytest.param(
-        [run("n/r", lifetime_ends=NOW + 9, explained="NoReadyPod")], [], [Wake(NOW + 9)], id="wakes-for-its-end"
+        [run("n/r", lifetime_ends=NOW + 9, explained=("NoReadyPod", NO_POD))],
+        [],
+        [Wake(NOW + 9)],
+        id="wakes-for-its-end",
     ),
 ]
 
@@ -122,6 +158,14 @@ CASES = [
 @pytest.mark.parametrize(("waiting", "offers", "expected"), CASES)
 def test_the_decision(waiting: list[Pending], offers: list[Offer], expected: list[Action]) -> None:
     assert schedule(waiting, offers, NOW) == expected
+
+
+def test_where_there_is_no_runtime_it_says_so_whatever_pods_are_left() -> None:
+    message = "spec.runtime: there is no Runtime 'pythn' in this namespace"
+    told = Explain("n/r", Reason.RUNTIME_NOT_FOUND, message)
+    assert schedule([run("n/r")], [pod("a")], NOW, missing="pythn") == [told]
+    assert schedule([run("n/r", explained=(told.reason, message))], [], NOW, missing="pythn") == []
+    assert schedule([run("n/r", cancel=True)], [], NOW, missing="pythn") == [Cancel("n/r")]
 
 
 names = st.text("abc", min_size=1, max_size=3)
@@ -227,8 +271,20 @@ def test_backoff_counts_from_its_condition() -> None:
         cancel=True,
         lifetime_ends=start + 3600,
         not_before=start + 60 + 20,
-        explained="SourceFailed",
+        explained=("SourceFailed", ""),
     )
+
+
+def test_a_run_that_was_left_unclaimed_waits_a_minute() -> None:
+    backoff = {
+        "type": "Backoff",
+        "status": "True",
+        "reason": "Unscheduled",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    seen = pending(read(status={"phase": "Pending", "conditions": [backoff]}))
+    assert seen is not None
+    assert seen.not_before == 1767225600.0 + UNCLAIMED_SECONDS
 
 
 def test_a_claimed_backoff_is_over() -> None:

@@ -11,7 +11,7 @@ from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.transitions import ForbiddenTransition
 from kruntimes.controller import writes
 from kruntimes.controller.lifecycle import Move
-from kruntimes.controller.schedule import Assign
+from kruntimes.controller.schedule import Assign, Explain
 from kruntimes.controller.views import ControlledRun
 
 NOW = 1767225600.0
@@ -51,7 +51,8 @@ READY = run(
             condition("Backoff", "False", "Claimed"),
             condition("Foreign", "True", "Kept"),
         ],
-    }
+    },
+    uid="run-uid",
 )
 
 
@@ -63,7 +64,7 @@ def test_an_assignment_sets_both_fields_at_once() -> None:
 
 
 def test_a_run_without_status_gets_a_whole_one() -> None:
-    patch = writes.explain(run(None), Reason.NO_READY_POD, now=NOW)
+    patch = writes.explain(run(None), Explain("n/r", Reason.NO_READY_POD, "none"), now=NOW)
     assert patch[1]["path"] == "/status"
     assert applied(patch)["phase"] == "Pending"
 
@@ -98,13 +99,14 @@ def test_a_failure_names_the_fence_and_keeps_the_assignment_as_history() -> None
     values = applied(writes.move(READY, spent, now=NOW))
     assert "assignedPod" not in values
     assert "FencedPodGone" in values["message"]
+    assert "epoch run-uid/1/u)" in values["message"]
     assert values["completionTime"] == STAMP
     assert values["conditions"]["Ready"]["reason"] == "RetriesExhausted"
 
 
 def test_a_transition_time_stays_while_the_status_does() -> None:
     waiting = run({"phase": "Pending", "conditions": [condition("Ready", "False", "NoReadyPod")]})
-    values = applied(writes.explain(waiting, Reason.INSUFFICIENT_CAPACITY, now=NOW))
+    values = applied(writes.explain(waiting, Explain("n/r", Reason.INSUFFICIENT_CAPACITY, "full"), now=NOW))
     assert values["conditions"]["Ready"]["lastTransitionTime"] == EARLIER
     assert values["conditions"]["Ready"]["reason"] == "InsufficientCapacity"
 
@@ -126,11 +128,22 @@ def test_what_the_table_does_not_hold_is_never_written(phase: str) -> None:
         writes.end(held, Phase.CANCELLED, Reason.CANCELLED, now=NOW)
 
 
-def test_a_run_that_was_never_claimed_does_not_back_off() -> None:
-    unclaimed = Move(target=Phase.PENDING, reason=Reason.UNSCHEDULED, fence=None, release=True)
-    values = applied(
-        writes.move(run({"phase": "Scheduled", "assignedPod": "p", "assignedPodUID": "u"}), unclaimed, now=NOW)
-    )
+UNCLAIMED = run({"phase": "Scheduled", "assignedPod": "p", "assignedPodUID": "u"})
+
+
+def test_a_run_that_a_live_runtimed_left_unclaimed_backs_off() -> None:
+    back = Move(target=Phase.PENDING, reason=Reason.UNSCHEDULED, fence=None, release=True)
+    values = applied(writes.move(UNCLAIMED, back, now=NOW))
+    assert values["phase"] == "Pending"
+    assert values["assignedPod"] is None
+    backoff = values["conditions"]["Backoff"]
+    assert (backoff["status"], backoff["reason"], backoff["lastTransitionTime"]) == ("True", "Unscheduled", STAMP)
+    assert "Pod p" in values["conditions"]["Ready"]["message"]
+
+
+def test_a_run_whose_pod_went_before_the_claim_does_not_back_off() -> None:
+    back = Move(target=Phase.PENDING, reason=Reason.FENCED_POD_GONE, fence=Reason.FENCED_POD_GONE, release=True)
+    values = applied(writes.move(UNCLAIMED, back, now=NOW))
     assert values["phase"] == "Pending"
     assert values["assignedPod"] is None
     assert "Backoff" not in values["conditions"]

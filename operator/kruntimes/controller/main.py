@@ -113,6 +113,8 @@ class Operator:
             self._book,
             alive=self._pods.alive,
             retiring=self._runtimes.retiring,
+            doubtful=self._recovery.doubtful,
+            exists=self._runtimes_seen.store.__contains__,
             announcer=self._announcer,
             metrics=metrics,
         )
@@ -225,6 +227,7 @@ class Operator:
     def _runtime_changed(self, key: str) -> None:
         self._grants.changed(key.partition("/")[0])
         self._runtimes.runtime_changed(key)
+        self._scheduler.wake(key)
 
     def _replica_set_changed(self, key: str) -> None:
         self._runtimes.owned_changed(key.rpartition("-")[0])

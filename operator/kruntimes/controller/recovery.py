@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 WORKERS = 16
 """Runs that are recovered at once: a lost node takes many with it, each of which costs a few small requests."""
 
+DOUBT_SECONDS = 300.0
+"""For so long a Pod that left a Run unclaimed is the last choice for others; then it is tried like any other."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Unclaimed:
@@ -71,6 +74,7 @@ class Recovery:
         self._announcer = announcer
         self._metrics = metrics
         self._unclaimed: dict[str, _Unclaimed] = {}
+        self._doubted: dict[str, float] = {}
         self._deleting: dict[str, set[str]] = {}
         self._deleting_on: dict[str, str] = {}
         self._queue = WorkQueue()
@@ -105,6 +109,10 @@ class Recovery:
         if uid:
             self._deleting_on[key] = uid
             self._deleting.setdefault(uid, set()).add(key)
+
+    def doubtful(self, pod: Pod) -> bool:
+        """Whether the Pod's runtimed has lately left a Run unclaimed though it lives."""
+        return clock.monotonic() - self._doubted.get(pod.metadata.uid, float("-inf")) < DOUBT_SECONDS
 
     async def run(self) -> None:
         """Recovers until cancelled."""
@@ -200,8 +208,15 @@ class Recovery:
             message = f"Runtime Pod {run.state.assigned_pod} is lost"
             self._announcer.say(about(run), reason="RuntimePodLost", message=message, warning=True)
         elif isinstance(decision, Move):
-            message = f"{decision.target.value} after Pod {run.state.assigned_pod}"
+            message = f"{decision.target.value}: {writes.why(run, decision)}"
             self._announcer.say(about(run), reason=reason, message=message, warning=True)
+            if decision.fence is None:
+                self._doubt(run.state.assigned_pod_uid)
+
+    def _doubt(self, pod_uid: str) -> None:
+        now = clock.monotonic()
+        self._doubted = {uid: since for uid, since in self._doubted.items() if now - since < DOUBT_SECONDS}
+        self._doubted[pod_uid] = now
 
     async def _collect(self, run: ControlledRun) -> None:
         """Deletes a Run that has ended; the version is the precondition, since its time to live may be changed."""

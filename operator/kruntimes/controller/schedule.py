@@ -25,12 +25,9 @@ ENDED_TOTAL = "kruntimes_operator_runs_ended_before_assignment_total"
 PENDING_RUNS = "kruntimes_operator_runs_pending"
 """Runs that wait for a Pod."""
 
-EXPLANATIONS: Mapping[Reason, str] = {
-    Reason.NO_READY_POD: "no ready Pod of the Runtime has a live heartbeat",
-    Reason.INSUFFICIENT_CAPACITY: "every ready Pod of the Runtime is full, or offers less than the Run asks for",
-    Reason.UNSCHEDULED: "waits for its back-off before the next attempt",
-}
-"""Why a Run waits, for its condition Ready. Constant, so that waiting costs one write and not one for each pass."""
+UNCLAIMED_SECONDS = 60.0
+"""How long a Run waits after a live runtimed left it unclaimed; as long as the longest back-off, since nothing that
+the Run or its owner can do has changed meanwhile, and capacity that it held in vain is others' until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +35,7 @@ class Pending:
     """A Run that waits for a Pod.
 
     created: RFC 3339, which sorts by time. lifetime_ends, not_before: seconds since the epoch.
-    explained: the reason that its condition Ready gives now, or the empty string.
+    explained: reason and message that its condition Ready gives now, both empty where it has none.
     """
 
     key: str
@@ -47,7 +44,7 @@ class Pending:
     cancel: bool = False
     lifetime_ends: float | None = None
     not_before: float = 0.0
-    explained: str = ""
+    explained: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +52,7 @@ class Offer:
     """A Pod that takes new Runs: what it holds at most, and what is taken.
 
     retiring: it belongs to an old template and is taken only where no other Pod has room.
+    doubtful: its runtimed has lately left a Run unclaimed; it is the very last choice, or it would draw every Run.
     """
 
     name: str
@@ -62,6 +60,7 @@ class Offer:
     capacity: Mapping[str, int]
     used: Mapping[str, int]
     retiring: bool = False
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +88,11 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """Stays Pending; its condition Ready says why."""
+    """Stays Pending; its condition Ready says why. The message does not change while the reason for it does not."""
 
     key: str
     reason: Reason
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,13 @@ def pending(run: ControlledRun) -> Pending | None:
         cancel=run.spec.cancel_requested,
         lifetime_ends=run.lifetime_ends,
         not_before=_backoff_ends(run),
-        explained=ready.reason if ready is not None else "",
+        explained=(ready.reason, ready.message) if ready is not None else ("", ""),
     )
 
 
-def offer(pod: Pod, *, used: Mapping[str, int], alive: bool, retiring: bool = False) -> Offer | None:
+def offer(
+    pod: Pod, *, used: Mapping[str, int], alive: bool, retiring: bool = False, doubtful: bool = False
+) -> Offer | None:
     """What a Pod offers to new Runs; None unless it is ready, not being deleted, and its heartbeat is *alive*.
 
     A Pod whose capacity cannot be read, since somebody has overwritten the annotation, offers nothing.
@@ -132,17 +134,20 @@ def offer(pod: Pod, *, used: Mapping[str, int], alive: bool, retiring: bool = Fa
         capacity = pod.capacity
     except ValueError:
         return None
-    return Offer(name=pod.metadata.name, uid=pod.metadata.uid, capacity=capacity, used=used, retiring=retiring)
+    meta = pod.metadata
+    return Offer(name=meta.name, uid=meta.uid, capacity=capacity, used=used, retiring=retiring, doubtful=doubtful)
 
 
-def schedule(waiting: Iterable[Pending], offers: Iterable[Offer], now: float) -> list[Action]:
+def schedule(waiting: Iterable[Pending], offers: Iterable[Offer], now: float, *, missing: str = "") -> list[Action]:
     """Decides about every waiting Run of one Runtime; *now* is seconds since the epoch.
+
+    missing: the name of the Runtime where there is none of that name.
 
     At most one action for each Run, in order of age, and at most one Wake, at the end.
     """
     actions: list[Action] = []
     wakes: list[float] = []
-    pool = _Pool(offers)
+    pool = _Pool(() if missing else offers)
     for run in sorted(waiting, key=lambda run: (run.created, run.key)):
         if run.cancel:
             actions.append(Cancel(run.key))
@@ -154,19 +159,37 @@ def schedule(waiting: Iterable[Pending], offers: Iterable[Offer], now: float) ->
             wakes.append(run.lifetime_ends)
         if run.not_before > now:
             wakes.append(run.not_before)
-            if not run.explained:
-                actions.append(Explain(run.key, Reason.UNSCHEDULED))
+            if not any(run.explained):
+                message = "waits for its back-off before the next attempt"
+                actions.append(Explain(run.key, Reason.UNSCHEDULED, message))
             continue
         taken = pool.take(run.requests)
         if taken is not None:
             actions.append(Assign(run.key, taken.name, taken.uid))
             continue
-        reason = Reason.NO_READY_POD if pool.empty else Reason.INSUFFICIENT_CAPACITY
-        if run.explained != reason:
-            actions.append(Explain(run.key, reason))
+        explain = _why(run, pool, missing)
+        if run.explained != (explain.reason, explain.message):
+            actions.append(explain)
     if wakes:
         actions.append(Wake(min(wakes)))
     return actions
+
+
+def _why(run: Pending, pool: "_Pool", missing: str) -> Explain:
+    """Why nothing takes a Run that is due."""
+    if missing:
+        message = f"spec.runtime: there is no Runtime {missing!r} in this namespace"
+        return Explain(run.key, Reason.RUNTIME_NOT_FOUND, message)
+    if pool.empty:
+        message = "no ready Pod of the Runtime has a live heartbeat; the conditions of the Runtime say more"
+        return Explain(run.key, Reason.NO_READY_POD, message)
+    asked = ", ".join(f"{name}={count}" for name, count in sorted(run.requests.items()))
+    if pool.holds(run.requests):
+        message = f"every ready Pod of the Runtime is full: there is no room for {asked}"
+    else:
+        most = ", ".join(f"{name}={pool.most(name)}" for name in sorted(run.requests))
+        message = f"spec.resources.requests: {asked} is more than any ready Pod of the Runtime offers, at most {most}"
+    return Explain(run.key, Reason.INSUFFICIENT_CAPACITY, message)
 
 
 class _Pool:
@@ -174,9 +197,10 @@ class _Pool:
 
     def __init__(self, offers: Iterable[Offer]) -> None:
         self._used: dict[str, dict[str, int]] = {}
-        self._heap: list[tuple[bool, float, str, Offer]] = []
+        self._heap: list[_Entry] = []
         self._refused: set[tuple[tuple[str, int], ...]] = set()
-        for one in offers:
+        self._offers = list(offers)
+        for one in self._offers:
             self._used[one.uid] = dict(one.used)
             self._heap.append(self._entry(one))
         heapq.heapify(self._heap)
@@ -186,7 +210,7 @@ class _Pool:
         shape = tuple(sorted(wanted.items()))
         if shape in self._refused:
             return None
-        passed: list[tuple[bool, float, str, Offer]] = []
+        passed: list[_Entry] = []
         found: Offer | None = None
         while self._heap and found is None:
             entry = heapq.heappop(self._heap)
@@ -205,10 +229,22 @@ class _Pool:
             self._refused.add(shape)
         return found
 
-    def _entry(self, one: Offer) -> tuple[bool, float, str, Offer]:
+    def holds(self, wanted: Mapping[str, int]) -> bool:
+        """Whether some Pod, were it empty, would have room for *wanted*."""
+        return any(all(one.capacity.get(name, 0) >= count for name, count in wanted.items()) for one in self._offers)
+
+    def most(self, name: str) -> int:
+        """The largest capacity of *name* that a Pod offers."""
+        return max((one.capacity.get(name, 0) for one in self._offers), default=0)
+
+    def _entry(self, one: Offer) -> "_Entry":
         used = self._used[one.uid]
         load = max((used.get(name, 0) / count for name, count in one.capacity.items() if count > 0), default=0.0)
-        return (one.retiring, load, one.uid, one)
+        return (one.doubtful, one.retiring, load, one.uid, one)
+
+
+_Entry = tuple[bool, bool, float, str, Offer]
+"""What comes first in the pool, and the offer itself."""
 
 
 def usage(runs: Iterable[ControlledRun]) -> dict[str, int]:
@@ -223,5 +259,7 @@ def _backoff_ends(run: ControlledRun) -> float:
     backoff = run.condition(RunCondition.BACKOFF)
     if backoff is None or backoff.status != "True" or not backoff.last_transition_time:
         return 0.0
+    if backoff.reason == Reason.UNSCHEDULED:
+        return instant(backoff.last_transition_time) + UNCLAIMED_SECONDS
     wait = backoff_seconds(attempt=run.state.attempt, base=duration(run.spec.retry_policy.backoff))
     return instant(backoff.last_transition_time) + wait

@@ -24,7 +24,6 @@ from kruntimes.controller.announce import Announcer, about
 from kruntimes.controller.book import Book
 from kruntimes.controller.metrics import Metrics
 from kruntimes.controller.schedule import (
-    EXPLANATIONS,
     Action,
     Assign,
     Cancel,
@@ -42,14 +41,26 @@ log = logging.getLogger(__name__)
 
 WORKERS = 4
 """Runtimes that are scheduled at once; a slow write of one must not hold up the others."""
+PASS_WRITES = 128
+"""Writes of one pass over one Runtime. A Runtime with more to write comes again after all others that have something to
+do, so that ten thousand Runs in one namespace do not hold up the first one in another."""
 WRITES = 32
 """Writes in flight for all Runtimes; API servers admit a client's writes in about this number at once."""
 STALE_SECONDS = 0.05
 """After a refused write the watch is about to show why; it is never waited for longer than this before a new try."""
 
+ENDS_WITH_ITS_POD = (
+    "spec.retryPolicy.maxAttempts is 1: the function ends as Failed when its Pod goes; "
+    "with more it is registered again on another one"
+)
+
 
 class Scheduler:
-    """Assigns pending Runs. alive: whether a Pod's heartbeat lives; retiring: whether its template is an old one."""
+    """Assigns pending Runs.
+
+    alive: whether a Pod's heartbeat lives. retiring: whether its template is an old one. doubtful: whether it left a
+    Run unclaimed lately. exists: whether there is a Runtime of that key.
+    """
 
     def __init__(
         self,
@@ -58,6 +69,8 @@ class Scheduler:
         *,
         alive: Callable[[Pod], bool],
         retiring: Callable[[Pod], bool],
+        doubtful: Callable[[Pod], bool],
+        exists: Callable[[str], bool],
         announcer: Announcer,
         metrics: Metrics,
     ) -> None:
@@ -65,6 +78,8 @@ class Scheduler:
         self._book = book
         self._alive = alive
         self._retiring = retiring
+        self._doubtful = doubtful
+        self._exists = exists
         self._announcer = announcer
         self._metrics = metrics
         self._queue = WorkQueue()
@@ -85,14 +100,15 @@ class Scheduler:
         if not waiting:
             return Done()
         now = clock.wall()
-        actions = schedule(filter(None, map(pending, waiting.values())), self._offers(runtime), now)
-        wait: float | None = None
+        missing = "" if self._exists(runtime) else runtime.partition("/")[2]
+        found = filter(None, map(pending, waiting.values()))
+        actions = schedule(found, self._offers(runtime), now, missing=missing)
+        due = [action for action in actions if not isinstance(action, Wake)]
+        wakes = [max(0.0, action.at - now) for action in actions if isinstance(action, Wake)]
+        due.sort(key=lambda action: isinstance(action, Explain))
         async with asyncio.TaskGroup() as group:
             tasks = []
-            for action in actions:
-                if isinstance(action, Wake):
-                    wait = max(0.0, action.at - now)
-                    continue
+            for action in due[:PASS_WRITES]:
                 run = waiting[action.key]
                 if isinstance(action, Assign):
                     self._book.put_run(action.key, _assumed(run, action))
@@ -103,7 +119,9 @@ class Scheduler:
                 raise outcome
         if not all(outcomes):
             return After(STALE_SECONDS)
-        return Done() if wait is None else After(wait)
+        if len(due) > PASS_WRITES:
+            return After(0)
+        return After(min(wakes)) if wakes else Done()
 
     def _offers(self, runtime: str) -> list[Offer]:
         offers = (
@@ -112,6 +130,7 @@ class Scheduler:
                 used=self._book.used(pod.metadata.uid),
                 alive=self._alive(pod),
                 retiring=self._retiring(pod),
+                doubtful=self._doubtful(pod),
             )
             for pod in self._book.pods(runtime)
         )
@@ -166,11 +185,13 @@ class Scheduler:
             self._metrics.assigned.inc()
             log.info("run scheduled", extra=extra | {"pod": action.pod})
             self._announcer.say(about(run), reason="Scheduled", message=f"Assigned to Pod {action.pod}")
+            if run.ends_with_its_pod and not run.state.attempt:
+                self._announcer.say(about(run), reason="EndsWithItsPod", message=ENDS_WITH_ITS_POD)
         elif isinstance(action, Explain):
-            message = EXPLANATIONS[action.reason]
-            self._announcer.say(about(run), reason=action.reason.value, message=message, warning=True)
+            self._announcer.say(about(run), reason=action.reason.value, message=action.message, warning=True)
         elif isinstance(action, Cancel | Expire):
-            _, reason = _end(action)
+            phase, reason = _end(action)
+            self._announcer.say(about(run), reason=reason.value, message=f"{phase.value} before it was assigned")
             self._metrics.ended.labels(reason=reason.value).inc()
             log.info("run ended before assignment", extra=extra | {"reason": reason.value})
 
@@ -192,7 +213,7 @@ def _patch(run: ControlledRun, action: Action, now: float) -> writes.Patch:
     if isinstance(action, Assign):
         return writes.assign(run, action, now=now)
     if isinstance(action, Explain):
-        return writes.explain(run, action.reason, now=now)
+        return writes.explain(run, action, now=now)
     if isinstance(action, Cancel | Expire):
         phase, reason = _end(action)
         return writes.end(run, phase, reason, now=now)

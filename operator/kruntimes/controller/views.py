@@ -49,10 +49,21 @@ class RunMeta(View, frozen=True):
         return self.deletion_timestamp is not None
 
 
+class FunctionMark(View, frozen=True):
+    """Run.spec.mode.function, of which it only matters that it is there."""
+
+
+class ControlledMode(View, frozen=True):
+    """Run.spec.mode: a task where there is no function."""
+
+    function: FunctionMark | None = None
+
+
 class ControlledSpec(View, frozen=True):
     """The part of Run.spec that scheduling and recovery depend on."""
 
     runtime: str = ""
+    mode: ControlledMode = ControlledMode()
     timeout: str | None = None
     retry_policy: RetryPolicy = RetryPolicy()
     cancel_requested: bool = False
@@ -114,6 +125,11 @@ class ControlledRun(View, frozen=True):
             return None
         length = duration(self.spec.timeout)
         return instant(self.state.start_time) + length if length > 0 else None
+
+    @property
+    def ends_with_its_pod(self) -> bool:
+        """Whether it is a function that is not registered again when its Pod is lost."""
+        return self.spec.mode.function is not None and self.spec.retry_policy.max_attempts <= 1
 
     @property
     def retention_ends(self) -> float | None:

@@ -15,7 +15,7 @@ from kruntimes.common.api.reasons import Reason, RunCondition
 from kruntimes.common.api.transitions import Writer, check
 from kruntimes.common.api.views import Condition
 from kruntimes.controller.lifecycle import Move
-from kruntimes.controller.schedule import EXPLANATIONS, Assign
+from kruntimes.controller.schedule import Assign, Explain
 from kruntimes.controller.views import ControlledRun, timestamp
 
 Patch = list[dict[str, Any]]
@@ -24,8 +24,8 @@ _ENDS: Mapping[Reason, str] = {
     Reason.CANCELLED: "cancelled as asked",
     Reason.LIFETIME_TIMEOUT: "its lifetime, spec.timeout from startTime, is over",
     Reason.RETRIES_EXHAUSTED: "its Runtime Pod was lost and no attempt is left",
-    Reason.UNSCHEDULED: "the Pod's runtimed did not claim it in time",
-    Reason.FENCED_POD_GONE: "its Runtime Pod no longer exists",
+    Reason.UNSCHEDULED: "the Pod's runtimed lives and did not claim it in time; scheduled anew after a minute",
+    Reason.FENCED_POD_GONE: "its Runtime Pod no longer exists, or all of its containers have ended",
     Reason.FENCED_OUT_OF_ENDPOINTS: "its Runtime Pod is deleting, out of its Service, and has stopped by itself",
 }
 """Why a Run moved, for its condition Ready and, at its end, for status.message."""
@@ -38,9 +38,9 @@ def assign(run: ControlledRun, action: Assign, *, now: float) -> Patch:
     return _patch(run, Writer.SCHEDULER, Phase.SCHEDULED, ready=ready, fields=fields, now=now)
 
 
-def explain(run: ControlledRun, reason: Reason, *, now: float) -> Patch:
+def explain(run: ControlledRun, action: Explain, *, now: float) -> Patch:
     """Stays Pending; says why."""
-    return _patch(run, Writer.SCHEDULER, Phase.PENDING, ready=(reason, EXPLANATIONS[reason]), fields={}, now=now)
+    return _patch(run, Writer.SCHEDULER, Phase.PENDING, ready=(action.reason, action.message), fields={}, now=now)
 
 
 def end(run: ControlledRun, phase: Phase, reason: Reason, *, now: float) -> Patch:
@@ -57,14 +57,13 @@ def withdraw(run: ControlledRun, *, now: float) -> Patch:
 def move(run: ControlledRun, decision: Move, *, now: float) -> Patch:
     """The decision's phase, with the assignment cleared where it says so.
 
-    A return to Pending starts the back-off, unless the Run was never claimed: then no attempt was used.
+    A return to Pending starts the back-off: of an attempt that was used, or the one of a Run that a live runtimed
+    left unclaimed. A Run whose Pod went before the claim does not wait.
     """
     fields: dict[str, str | None] = {"assignedPod": None, "assignedPodUID": None} if decision.release else {}
-    message = _ENDS[decision.reason]
-    if decision.fence is not None and decision.fence is not decision.reason:
-        message = f"{message} ({decision.fence.value}: {_ENDS[decision.fence]})"
-    used = run.state.phase != Phase.SCHEDULED
-    backoff = True if decision.target is Phase.PENDING and used else None
+    message = why(run, decision)
+    waits = run.state.phase != Phase.SCHEDULED or decision.fence is None
+    backoff = True if decision.target is Phase.PENDING and waits else None
     return _patch(
         run,
         Writer.OPERATOR,
@@ -74,6 +73,16 @@ def move(run: ControlledRun, decision: Move, *, now: float) -> Patch:
         backoff=backoff,
         now=now,
     )
+
+
+def why(run: ControlledRun, decision: Move) -> str:
+    """What moved the Run, for a person: the reason, the fence that was proved, and the epoch that it was proved of."""
+    message = _ENDS[decision.reason]
+    if decision.fence is None:
+        return f"{message} (Pod {run.state.assigned_pod})"
+    proof = "" if decision.fence is decision.reason else f"{decision.fence.value}: {_ENDS[decision.fence]}; "
+    epoch = f"{run.metadata.uid}/{run.state.attempt}/{run.state.assigned_pod_uid}"
+    return f"{message} ({proof}Pod {run.state.assigned_pod}, epoch {epoch})"
 
 
 def remove_finalizer(run: ControlledRun) -> Patch:

@@ -21,6 +21,7 @@ class Reason(StrEnum):
     """Reason of a Run's condition Ready; `retryPolicy.retryableReasons` names these."""
 
     UNSCHEDULED = "Unscheduled"
+    RUNTIME_NOT_FOUND = "RuntimeNotFound"
     NO_READY_POD = "NoReadyPod"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     SCHEDULED = "Scheduled"
