@@ -49,12 +49,23 @@ async def invoked(place: World, name: str) -> None:
     await place.write_status(name, {"phase": "Ready", "attempt": 1, "startTime": now, "conditions": [ready]})
 
 
+async def scheduled(place: World, pod: Pod, name: str) -> ControlledRun:
+    """Waits for a Run to be assigned while *pod* lives, however long that takes on a busy machine."""
+
+    async def found() -> ControlledRun | None:
+        await place.beat(pod)
+        run = await place.run(name)
+        return run if run is not None and run.state.phase == "Scheduled" else None
+
+    return await eventually(found)
+
+
 async def test_a_silent_pod_loses_its_routes_and_gets_nothing_new_but_keeps_its_runs(place: World) -> None:
     async with place.operator():
         await place.runtime("python")
         (pod,) = await place.ready_pods("python", 1)
         await place.create_run("held", "python", retryPolicy={"maxAttempts": 9})
-        await place.until("held", lambda run: run.state.phase == "Scheduled")
+        await scheduled(place, pod, "held")
         await invoked(place, "held")
 
         async def closed() -> bool:
@@ -68,7 +79,7 @@ async def test_a_silent_pod_loses_its_routes_and_gets_nothing_new_but_keeps_its_
         await place.until("new", lambda run: reason(run) == "NoReadyPod")
         # It was only slow: the next beat opens the gate and brings it work again.
         await place.beat(pod)
-        new = await place.until("new", lambda run: run.state.phase == "Scheduled")
+        new = await scheduled(place, pod, "new")
         assert new.state.assigned_pod_uid == pod.metadata.uid
         assert await place.run("held") == held
 
@@ -78,7 +89,7 @@ async def test_a_deleting_pod_is_fenced_once_it_is_unserved_and_silent_for_long_
         await place.runtime("python")
         (pod,) = await place.ready_pods("python", 1)
         await place.create_run("held", "python", retryPolicy={"maxAttempts": 9, "backoff": "1s"})
-        await place.until("held", lambda run: run.state.phase == "Scheduled")
+        await scheduled(place, pod, "held")
         await invoked(place, "held")
         path = paths.pods(place.namespace, pod.metadata.name)
         await place.admin.patch_merge(path, {"metadata": {"finalizers": ["test/keeps-it"]}}, dict)
@@ -97,7 +108,7 @@ async def test_a_run_that_nobody_claims_goes_back(place: World, monkeypatch: pyt
         await place.runtime("python")
         (pod,) = await place.ready_pods("python", 1)
         first = await place.create_run("r", "python")
-        await place.until("r", lambda run: run.state.phase == "Scheduled")
+        await scheduled(place, pod, "r")
         # Only the operator's own write takes it back, and the scheduler assigns it once more, though not at once.
 
         async def returned() -> bool:
@@ -114,6 +125,5 @@ async def test_a_run_that_nobody_claims_goes_back(place: World, monkeypatch: pyt
         assert not waits.state.assigned_pod_uid
         monkeypatch.setattr(schedule, "UNCLAIMED_SECONDS", 0.0)
         # Another Run of the Runtime makes the scheduler look again before the minute is over.
-        await place.beat(pod)
         await place.create_run("other", "python")
-        await place.until("r", lambda run: run.state.phase == "Scheduled")
+        await scheduled(place, pod, "r")
