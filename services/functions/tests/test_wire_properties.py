@@ -1,7 +1,9 @@
 """Whatever arrives, however it is cut: the same events, no exception, nothing held beyond the limits."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import fuzz_wire
 
 from kruntimes.functions.wire.calls import CallDecoder
 from kruntimes.functions.wire.encode import NotEncodable, encode_call, encode_result
@@ -71,6 +73,11 @@ def test_cutting_never_changes_the_calls(mode: Mode, data: bytes, sizes: list[in
 def test_cutting_never_changes_the_results(data: bytes, sizes: list[int]) -> None:
     pieces = ResultDecoder(LIMITS)
     assert [event for chunk in cut(data, sizes) for event in pieces.feed(chunk)] == ResultDecoder(LIMITS).feed(data)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_thousand_inputs_of_the_fuzzer(seed: int) -> None:
+    fuzz_wire.run(3000, seed)
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0"), max_size=12)

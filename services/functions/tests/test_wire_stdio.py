@@ -96,6 +96,8 @@ def test_commands(data: bytes, expected: list[CallEvent]) -> None:
         pytest.param(b"quit", None, Reason.UNKNOWN_COMMAND, id="lower-case"),
         pytest.param(b"hello", None, Reason.UNKNOWN_COMMAND, id="anything-else"),
         pytest.param(b"FUNCTION tx 10 " + b"f" * 300, "tx", Reason.LINE_TOO_LONG, id="too-long"),
+        pytest.param(b"FUNCTION " + b"x" * 300, None, Reason.LINE_TOO_LONG, id="too-long-inside-its-id"),
+        pytest.param(b" " * 210 + b"FUNCTION tx 10 f", None, Reason.LINE_TOO_LONG, id="too-long-before-its-id"),
     ],
 )
 def test_what_is_no_command_is_refused_and_the_next_one_is_read(line: bytes, uid: str | None, reason: Reason) -> None:
@@ -192,6 +194,7 @@ def test_a_payload_without_a_type_is_bytes() -> None:
     [
         pytest.param(b"QUIT", [Quit()], id="agents-send-quit-without-a-line-end"),
         pytest.param(CALL[:-1], [("tx9", 400, Reason.UNFINISHED)], id="a-call-that-may-be-cut-is-not-run"),
+        pytest.param(b"FUNCTION tx", [(None, 400, Reason.UNFINISHED)], id="half-an-id-is-none"),
         pytest.param(HEAD + b"a\n", [("tx1", 400, Reason.UNFINISHED)], id="inside-a-payload"),
         pytest.param(HEAD + b"QUIT", [("tx1", 400, Reason.UNFINISHED), Quit()], id="quit-inside-a-payload"),
         pytest.param(b"garbage", [(None, 400, Reason.UNFINISHED)], id="garbage"),

@@ -50,6 +50,8 @@ from kruntimes.functions.wire.limits import LINK_LIMITS, STDIO_LIMITS, WireLimit
 
 _END_LINE = PAYLOAD_END.encode()
 _LINK_END = b"\n" + _END_LINE + b"\n"
+_LONG_LINE_HEAD = 1024
+"""How much of a line that is too long is looked at, for whose it is."""
 _CONTROL_START = (CALL.encode() + b"_", CALL.encode() + b" ")
 
 
@@ -108,7 +110,7 @@ class CallDecoder:
             elif text and state is _State.COMMAND:
                 self._reject(
                     Rejected(
-                        uid=readable_uid(text),
+                        uid=readable_uid(text, cut=True),
                         code=400,
                         reason=Reason.UNFINISHED,
                         message="the input ended inside a line",
@@ -148,10 +150,14 @@ class CallDecoder:
     def _long_line(self, start: bytes, *, ended: bool) -> bool:
         if self._mode is Mode.LINK:
             return self._violate("a line is longer than the limit")
-        text = start[:1024].decode(errors="replace").lstrip(" \t")
+        # As much as is there in any case, so that it does not matter how the line arrived.
+        text = start[: min(_LONG_LINE_HEAD, self._limits.line)].decode(errors="replace").lstrip(" \t")
         self._reject(
             Rejected(
-                uid=readable_uid(text), code=400, reason=Reason.LINE_TOO_LONG, message="a line is longer than the limit"
+                uid=readable_uid(text, cut=True),
+                code=400,
+                reason=Reason.LINE_TOO_LONG,
+                message="a line is longer than the limit",
             )
         )
         after = _State.SWALLOW if text.startswith(PAYLOAD + " ") else _State.COMMAND

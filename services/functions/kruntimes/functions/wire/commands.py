@@ -110,10 +110,13 @@ def _progress(text: str, rest: str) -> Progress:
     return Progress(uid=fields[0])
 
 
-def readable_uid(text: str) -> str | None:
-    """The second word of a call line that is otherwise unreadable, where it is an id that can be answered."""
-    words = text.split(" ", 3)
-    if len(words) < 2 or words[0] not in (CALL, PAYLOAD):
+def readable_uid(text: str, *, cut: bool = False) -> str | None:
+    """The second word of a call line that is otherwise unreadable, where it is an id that can be answered.
+
+    cut: *text* may end inside a word, and half an id is none.
+    """
+    words = text.split(" ", 2)
+    if len(words) < (3 if cut else 2) or words[0] not in (CALL, PAYLOAD):
         return None
     return words[1] if valid_uid(words[1]) else None
 
