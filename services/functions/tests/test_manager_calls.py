@@ -106,6 +106,23 @@ async def test_a_coroutine_is_cancelled_when_its_call_is(tasks: asyncio.TaskGrou
     assert await manager.stop()
 
 
+async def test_a_coroutine_cancelled_before_its_first_step_gives_its_lane_back(
+    tasks: asyncio.TaskGroup,
+) -> None:
+    async def brief(invocation: Invocation) -> Result:
+        return echo(invocation)
+
+    manager, caller = Manager(), Caller()
+    manager.register("fn", Asynchronous(brief, tasks))
+    manager.admit(call(), caller)
+    manager.cancel("tx1")
+    assert (await caller.answer("tx1")).code == 499
+    manager.admit(call("tx2"), caller)
+    assert (await caller.answer("tx2")).code == 200
+    assert manager.stats.cancel_fallback == 0
+    assert await manager.stop()
+
+
 async def test_a_thread_answers_later_from_another_thread() -> None:
     later: list[threading.Thread] = []
 

@@ -133,7 +133,8 @@ class Asynchronous:
 
     def start(self, invocation: Invocation) -> None:
         """Starts the task."""
-        self._running[invocation] = self._tasks.create_task(self._run(invocation))
+        task = self._running[invocation] = self._tasks.create_task(self._run(invocation))
+        task.add_done_callback(lambda _: self._ended(invocation))
 
     def stop(self, invocation: Invocation, why: Why) -> None:
         """Cancels the task, the first time."""
@@ -157,8 +158,11 @@ class Asynchronous:
             panic(invocation)
         else:
             settle(invocation, outcome)
-        finally:
-            self._running.pop(invocation, None)
+
+    def _ended(self, invocation: Invocation) -> None:
+        self._running.pop(invocation, None)
+        if invocation.working:
+            invocation.fail(failures.CANCELLED)  # before its first step, so that `_run` never began
 
 
 def adapt(function: object, *, threads: Threads, tasks: asyncio.TaskGroup) -> Handler:

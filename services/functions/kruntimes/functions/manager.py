@@ -75,6 +75,7 @@ class Manager:
         self._timer_at = float("inf")
         self._drained: asyncio.Event | None = None
         self._ended: asyncio.Event | None = None
+        self._hurry = False
         self._idle: dict[str, asyncio.Event] = {}
 
     # --- functions
@@ -202,14 +203,15 @@ class Manager:
             self._ended.set()
 
     def cut_short(self) -> None:
-        """Ends a drain at once, for whoever cannot wait."""
+        """Ends the drain at once, now or as soon as it begins, for whoever cannot wait."""
+        self._hurry = True
         if self._drained is not None:
             self._drained.set()
 
     async def _stop(self) -> bool:
         self._engine.stop()
         self._drained = asyncio.Event()
-        await self._until_drained(self.bounds.drain)
+        await self._until_drained(0.0 if self._hurry else self.bounds.drain)
         if (left := self._engine.abandon(self._now())) > 0:
             log.warning("calls were cancelled because the manager stops", extra={"calls": left})
         self._carry_out()

@@ -10,7 +10,7 @@
 
 Functions are announced on standard output, calls come on standard input, answers go to standard output, logs to
 standard error; whatever a function prints goes to standard error as well. QUIT, the end of the input, SIGTERM and
-SIGINT end it in one way; a second signal ends the drain at once.
+SIGINT end it in one way; a signal that comes while it ends cuts the drain short.
 """
 
 import asyncio
@@ -178,13 +178,10 @@ async def _say_alive(writer: Writer) -> None:
 async def _signals(end: asyncio.Event, manager: Manager) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
-    signalled = False
 
     def on_signal() -> None:
-        nonlocal signalled
-        if signalled:
+        if end.is_set():
             manager.cut_short()
-        signalled = True
         end.set()
 
     for number in numbers:
