@@ -27,6 +27,8 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
 
     linger: set, cancelled work goes on until `release` is set. register: what the next registrations meet, first to
     last: a status code, or `lose` (registered, but the answer is lost). answer: what its answers say otherwise.
+    tasks: executions by id, which run until a test says otherwise (`finish`); execute: as register, for Execute.
+    stubborn: a cancelled task goes on.
     """
 
     functions: dict[str, str] = field(default_factory=dict)
@@ -40,6 +42,9 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
     fatal_error: str = ""
     last_activity: float = 0.0
     answer: dict[str, Any] = field(default_factory=dict)
+    tasks: dict[str, pb.StatusResponse] = field(default_factory=dict)
+    execute: list[str] = field(default_factory=list)
+    stubborn: bool = False
 
     async def Health(self, request: Any, context: Any) -> pb.HealthResponse:
         return pb.HealthResponse(healthy=True)
@@ -114,6 +119,54 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
         if self.functions.get(request.registration.run_uid) == request.registration.registration_id:
             del self.functions[request.registration.run_uid]
         return pb.UnregisterFunctionResponse(registration=request.registration)
+
+    async def Execute(self, request: pb.ExecuteRequest, context: Any) -> pb.ExecuteResponse:
+        self.calls.append(("execute", request))
+        fault = self.execute.pop(0) if self.execute else ""
+        if fault and fault != "lose":
+            await context.abort(grpc.StatusCode[fault], f"told to answer {fault}")
+        if request.id in self.tasks and request != self._first(request.id):
+            await context.abort(grpc.StatusCode.ALREADY_EXISTS, "another task")
+        self.tasks.setdefault(request.id, pb.StatusResponse(id=request.id, state=pb.EXECUTION_STATE_RUNNING))
+        if fault == "lose":
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+        return pb.ExecuteResponse(id=request.id)
+
+    def _first(self, id: str) -> Any:
+        """The request that began what runs under *id*."""
+        same = [request for name, request in self.calls[:-1] if name in ("execute", "forget") and request.id == id]
+        after = max((n for n, request in enumerate(same) if isinstance(request, pb.ForgetRequest)), default=-1)
+        return same[after + 1]
+
+    async def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusResponse:
+        self.calls.append(("task status", request))
+        if request.id not in self.tasks:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such execution")
+        return self.tasks[request.id]
+
+    async def List(self, request: pb.ListRequest, context: Any) -> pb.ListResponse:
+        return pb.ListResponse(entries=self.tasks.values())
+
+    async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelResponse:
+        self.calls.append(("cancel", request))
+        if request.id not in self.tasks:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such execution")
+        if self.tasks[request.id].state == pb.EXECUTION_STATE_RUNNING and not self.stubborn:
+            self.finish(request.id, exit_code=143, message="the task was cancelled")
+        return pb.CancelResponse()
+
+    async def Forget(self, request: pb.ForgetRequest, context: Any) -> pb.ForgetResponse:
+        self.calls.append(("forget", request))
+        known = self.tasks.get(request.id)
+        if known is not None and known.state == pb.EXECUTION_STATE_RUNNING:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "it runs")
+        self.tasks.pop(request.id, None)
+        return pb.ForgetResponse()
+
+    def finish(self, id: str, *, exit_code: int = 0, message: str = "") -> None:
+        """Ends the task *id*."""
+        state = pb.EXECUTION_STATE_FAILED if exit_code else pb.EXECUTION_STATE_SUCCEEDED
+        self.tasks[id] = pb.StatusResponse(id=id, state=state, exit_code=exit_code, error_message=message)
 
     def count(self, kind: str) -> int:
         """How often it was asked that."""

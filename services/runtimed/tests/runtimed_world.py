@@ -31,6 +31,7 @@ from kruntimes.runtimed.observed import Function, FunctionState, Stage
 from kruntimes.runtimed.reconcile import Reconciler
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Slots
+from kruntimes.runtimed.source import Home
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CODE = "def main(event):\n    return event\n"
@@ -175,7 +176,7 @@ async def runtimed(
             registry=registry,
             dispatcher=dispatcher,
             recorder=Recorder(place.kube, "runtimed"),
-            workspace=workspace,
+            home=Home(workspace, uid),
             endpoint=endpoints.of,
             tasks=tasks,
             wake=queue.add,

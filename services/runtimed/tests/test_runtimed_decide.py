@@ -13,7 +13,7 @@ from kruntimes.common.api.phases import Phase
 from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.transitions import Writer, check
 from kruntimes.common.api.views import Condition, Endpoint, Run
-from kruntimes.runtimed import decide as d
+from kruntimes.runtimed import decisions as d
 from kruntimes.runtimed.decide import decide
 from kruntimes.runtimed.observed import Ending, Function, FunctionState, Local, Moment, Observed, Stage
 
@@ -79,6 +79,7 @@ BEFORE = "2027-01-15T07:59:58Z"
 DRAINING = {"type": "Ready", "status": "False", "reason": "Draining", "lastTransitionTime": START}
 NO_FINALIZER = {"metadata__finalizers": []}
 DELETING = {"metadata__deletionTimestamp": START}
+ADOPT = d.Adopt(Epoch(UID, 1, POD))
 DRAINED = "the Runtime Pod is being deleted; unregistered"
 
 CASES = [
@@ -88,9 +89,6 @@ CASES = [
     pytest.param(observe(run("Scheduled", status__assignedPodUID=OTHER)), d.Wait(), id="scheduled-elsewhere"),
     pytest.param(observe(run("Pending", status__assignedPodUID="")), d.Wait(), id="pending-is-the-scheduler's"),
     pytest.param(observe(run("Scheduled"), fenced=True), d.Wait(), id="nothing-is-claimed-while-fenced"),
-    pytest.param(
-        observe(run("Scheduled", spec__mode={"task": {"entrypoint": "x"}})), d.Wait(), id="a-task-is-not-a-function"
-    ),
     pytest.param(observe(run(**NO_FINALIZER)), d.AddFinalizer(), id="the-finalizer-comes-before-the-source"),
     pytest.param(observe(run("Ready", **NO_FINALIZER)), d.AddFinalizer(), id="a-finalizer-that-was-taken-comes-back"),
     pytest.param(observe(run()), d.Prepare(Epoch(UID, 1, POD)), id="claimed-is-prepared"),
@@ -227,7 +225,20 @@ CASES = [
     ),
     pytest.param(observe(run("Ready", **DELETING), local(**CLOSED)), d.Unregister(), id="deletion-unregisters"),
     pytest.param(observe(run("Ready", **DELETING), RELEASED), d.RemoveFinalizer(), id="deletion-lets-go"),
-    pytest.param(observe(run("Ready", **DELETING)), d.RemoveFinalizer(), id="deletion-with-nothing-held"),
+    # after a restart of ours: what may be registered is unregistered before anything is written
+    pytest.param(observe(run("Ready", **DELETING)), ADOPT, id="deletion-with-nothing-held"),
+    pytest.param(observe(run("Failed")), ADOPT, id="an-end-that-another-wrote-with-nothing-held"),
+    pytest.param(observe(run("Running", spec__cancelRequested=True)), ADOPT, id="cancel-with-nothing-held"),
+    pytest.param(observe(run("Running", **OVER)), ADOPT, id="lifetime-over-with-nothing-held"),
+    pytest.param(observe(run("Ready", status__conditions=[DRAINING]), draining=True), ADOPT, id="drain-with-nothing"),
+    pytest.param(
+        observe(run("Ready", **NO_FINALIZER, spec__cancelRequested=True)), CANCELLED, id="what-was-let-go-needs-nothing"
+    ),
+    pytest.param(
+        observe(run("Scheduled", metadata__finalizers=[FINALIZER], **DELETING)),
+        d.RemoveFinalizer(),
+        id="what-was-never-claimed-needs-nothing",
+    ),
     pytest.param(observe(run("Ready", **DELETING, **NO_FINALIZER), RELEASED), d.Wait(), id="deleted-is-about-to-go"),
     pytest.param(observe(run("Scheduled", **DELETING)), d.Wait(), id="deleted-before-the-claim"),
     pytest.param(observe(run(**DELETING, **NO_FINALIZER)), d.Wait(), id="deleted-after-the-claim-is-never-registered"),
@@ -424,6 +435,9 @@ def test_every_observation_has_a_safe_decision(observed: Observed) -> None:
         assert FINALIZER not in seen.metadata.finalizers, "the finalizer goes before the last write"
     if isinstance(decision, d.RemoveFinalizer | d.Forget):
         assert held is None or held.stage is Stage.RELEASED
+    if isinstance(decision, d.RemoveFinalizer):
+        assert seen is not None
+        assert held is not None or seen.epoch is None or seen.status.phase == Phase.SCHEDULED, "asked before let go"
     if isinstance(decision, d.Unregister):
         assert held is not None
         assert not held.open

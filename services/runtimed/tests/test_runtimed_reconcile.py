@@ -18,6 +18,7 @@ from kruntimes.common.api.views import Run, condition
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.invocation import Answer, Invocation
+from kruntimes.runtimed.source import Home, found
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]
 
@@ -91,7 +92,7 @@ async def test_deletion_unregisters_cleans_and_lets_go(place: Cluster, world: Wo
     await place.until(run, lambda seen: seen is None)
     await until(lambda: len(world.registry) == 0)
     assert stub.functions == {}
-    assert list(world.workspace.iterdir()) == []
+    assert found(Home(world.workspace, world.pod_uid)) == frozenset()
 
 
 async def test_deletion_waits_for_a_call_and_no_new_one_comes(place: Cluster, world: World, stub: Stub) -> None:

@@ -12,7 +12,7 @@ from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.transitions import ForbiddenTransition
 from kruntimes.common.api.views import Endpoint, Run
 from kruntimes.runtimed import status
-from kruntimes.runtimed.decide import Finish
+from kruntimes.runtimed.decisions import Finish
 
 NOW = datetime(2027, 1, 15, 8, 0, 0, tzinfo=UTC)
 BOTH = ["a/b", FINALIZER]

@@ -126,6 +126,16 @@ def registration_ending(code: str, info: Info | None, text: str) -> Ending | Non
     return Ending(reason=reason, message=describe(info, text) or f"the Runtime Server answered {code}")
 
 
+def execution_ending(code: str, info: Info | None, text: str) -> Ending | None:
+    """Why an Execute that ended with *code* has failed; None where it is uncertain and must be repeated."""
+    if code in _UNCERTAIN:
+        return None
+    if code == "UNIMPLEMENTED":
+        return Ending(reason=Reason.TASK_UNSUPPORTED, message="the Runtime Server does not offer executor.v1.Runtime")
+    reason = Reason.RUNTIME_SERVER_FAILED if code == "RESOURCE_EXHAUSTED" else Reason.TASK_FAILED
+    return Ending(reason=reason, message=describe(info, text) or f"the Runtime Server answered {code}")
+
+
 def describe(info: Info | None, text: str) -> str:
     """A bounded sentence for a person: the error's type and message where the server told them apart."""
     if info is not None and info.metadata.get("message"):

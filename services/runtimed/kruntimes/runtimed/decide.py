@@ -6,8 +6,6 @@ before any step that would bring the function nearer to Ready. Every effect may 
 restart in the middle of any of them is nothing special.
 """
 
-from dataclasses import dataclass
-
 from kruntimes.common.api import times
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import FINALIZER
@@ -15,6 +13,27 @@ from kruntimes.common.api.phases import Phase
 from kruntimes.common.api.reasons import Reason, RunCondition
 from kruntimes.common.api.retry import may_retry
 from kruntimes.common.api.views import Run, condition
+from kruntimes.runtimed import task
+from kruntimes.runtimed.decisions import (
+    AddFinalizer,
+    Adopt,
+    Announce,
+    CancelInFlight,
+    Claim,
+    Close,
+    Decision,
+    Finish,
+    Forget,
+    Poll,
+    Prepare,
+    Publish,
+    Register,
+    RemoveFinalizer,
+    Reopen,
+    Unregister,
+    Wait,
+    poll_every,
+)
 from kruntimes.runtimed.observed import Ending, Function, FunctionState, Local, Moment, Observed, Stage
 
 DELETE_DRAIN_SECONDS = 8.0
@@ -34,119 +53,14 @@ WHOLE_SECONDS = 1.0
 FRESH_SECONDS = 1.0
 """An idle function is ended only on a status not older than this."""
 
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do now; look again after this many seconds, or (None) at the next event."""
-
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Write Running: startTime if there is none yet, attempt + 1, Backoff=False."""
-
-
-@dataclass(frozen=True, slots=True)
-class AddFinalizer:
-    """Hold the object before anything of it is registered; a refusal means that it is being deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepare:
-    """Materialise the source of this epoch."""
-
-    epoch: Epoch
-
-
-@dataclass(frozen=True, slots=True)
-class Register:
-    """Call RegisterFunction; an uncertain answer is repeated under the same attempt."""
-
-
-@dataclass(frozen=True, slots=True)
-class Poll:
-    """Call FunctionStatus."""
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Write Ready with the endpoint, or the endpoint anew where its CA bundle has changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reopen:
-    """Write Running again, Ready=False/Registering, under the same attempt: the server forgot the function."""
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Write Ready=False/Draining, so that the router withdraws the route."""
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Let no further invocation in; remember *ending* where only we know why."""
-
-    ending: Ending | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CancelInFlight:
-    """Cancel every call of this Run that is under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unregister:
-    """Unregister, clean the workspace of the epoch, release its slot."""
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveFinalizer:
-    """Let the object go; always before Pending or a terminal phase is written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
-    """The one write that ends the assignment. Pending clears it; backoff: condition Backoff becomes True."""
-
-    phase: Phase
-    reason: Reason
-    message: str = ""
-    backoff: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """Drop what is held locally; nothing of it is left in the Pod."""
-
-
-Decision = (
-    Wait
-    | Claim
-    | AddFinalizer
-    | Prepare
-    | Register
-    | Poll
-    | Publish
-    | Reopen
-    | Announce
-    | Close
-    | CancelInFlight
-    | Unregister
-    | RemoveFinalizer
-    | Finish
-    | Forget
-)
-
 _HELD = (Phase.SCHEDULED, Phase.RUNNING, Phase.READY)
 
 
 def decide(observed: Observed, now: Moment) -> Decision:
     """Returns the next step for this Run. Total: every observation has an answer."""
     run, local = observed.run, observed.local
-    if observed.fenced and local is not None and local.in_flight and local.cancelled_at is None:
-        return CancelInFlight()
+    if observed.fenced and local is not None and (silenced := _silence(run, local)) is not None:
+        return silenced
     if run is None or run.status.assigned_pod_uid != observed.pod_uid:
         return _abandon(local, now)
     if local is not None and local.epoch.attempt > run.status.attempt:
@@ -157,8 +71,9 @@ def decide(observed: Observed, now: Moment) -> Decision:
         return _let_go(run, local, now, drain=DELETE_DRAIN_SECONDS) or Wait()
     if run.status.phase not in _HELD:
         return _let_go(run, local, now, drain=0.0) or (Wait() if local is None else Forget())
-    if run.spec.mode.function is None:
-        return Wait()
+    if local is not None and local.ending is not None and local.over:
+        # What the task came to is known and stands, whatever is asked for now.
+        return RemoveFinalizer() if FINALIZER in run.metadata.finalizers else _ended(run, local.ending, local)
     if run.spec.cancel_requested:
         end = Finish(phase=Phase.CANCELLED, reason=Reason.CANCELLED, message="cancelled on request")
         return _let_go(run, local, now, drain=0.0) or end
@@ -176,7 +91,22 @@ def decide(observed: Observed, now: Moment) -> Decision:
         return Claim()
     if FINALIZER not in run.metadata.finalizers:
         return AddFinalizer()
+    if run.spec.mode.task is not None:
+        return task.bring_up(run, _epoch(run), local, now, left)
     return _bring_up(observed, run, now, left)
+
+
+def _silence(run: Run | None, local: Local) -> Decision | None:
+    """The self-fence: whatever is under way is cancelled, once."""
+    if run is not None and run.spec.mode.task is not None:
+        return task.fence(local)
+    return CancelInFlight() if local.in_flight and local.cancelled_at is None else None
+
+
+def _epoch(run: Run) -> Epoch:
+    epoch = run.epoch
+    assert epoch is not None, "a claimed Run has an epoch"
+    return epoch
 
 
 def _claimed(run: Run) -> Epoch | None:
@@ -209,11 +139,15 @@ def _abandon(local: Local | None, now: Moment) -> Decision:
 
 
 def _let_go(run: Run, local: Local | None, now: Moment, *, drain: float) -> Decision | None:
-    """Release, then the finalizer; None once both are done and the final write may follow."""
+    """Release, then the finalizer; None once both are done and the final write may follow.
+
+    With the finalizer there and nothing held, an earlier process of ours may have left something at the server.
+    """
+    held = FINALIZER in run.metadata.finalizers
+    if held and local is None and run.status.phase != Phase.SCHEDULED and (epoch := run.epoch) is not None:
+        return Adopt(epoch)
     step = _release(local, now, drain=drain)
-    if step is None and FINALIZER in run.metadata.finalizers:
-        return RemoveFinalizer()
-    return step
+    return RemoveFinalizer() if step is None and held else step
 
 
 def _drain(observed: Observed, run: Run, now: Moment) -> Decision:
@@ -224,6 +158,10 @@ def _drain(observed: Observed, run: Run, now: Moment) -> Decision:
         left = times.parse(held.last_transition_time).timestamp() + WITHDRAW_SECONDS - now.wall
         if 0 < left <= WITHDRAW_SECONDS:
             return Wait(left)
+    if run.spec.mode.task is not None and observed.local is not None and observed.local.cancelled_at is None:
+        waiting = task.drain(observed.local, now, observed.drain_seconds)
+        if waiting is not None:
+            return waiting
     step = _let_go(run, observed.local, now, drain=observed.drain_seconds)
     ending = Ending(reason=Reason.FENCED_UNREGISTERED, message="the Runtime Pod is being deleted; unregistered")
     if step is None and run.status.phase == Phase.SCHEDULED:
@@ -231,8 +169,12 @@ def _drain(observed: Observed, run: Run, now: Moment) -> Decision:
     return step or _ended(run, ending)
 
 
-def _ended(run: Run, ending: Ending) -> Finish:
-    """The final write for an ending of our own: a time-out, another attempt, or failure."""
+def _ended(run: Run, ending: Ending, local: Local | None = None) -> Finish:
+    """The final write for an ending of our own: success, a time-out, another attempt, or failure."""
+    if ending.reason is Reason.TASK_SUCCEEDED:
+        execution = local.execution if local is not None else None
+        outputs = execution.outputs if execution is not None else {}
+        return Finish(phase=Phase.SUCCEEDED, reason=ending.reason, message=ending.message, outputs=outputs)
     if ending.reason is Reason.IDLE_TIMEOUT:
         return Finish(phase=Phase.TIMEOUT, reason=ending.reason, message=ending.message)
     policy = run.spec.retry_policy
@@ -251,9 +193,7 @@ def _bring_up(observed: Observed, run: Run, now: Moment, left: float | None) -> 
     """Towards Ready, and watching over it there. *left*: seconds of lifetime, None without a limit."""
     local = observed.local
     if local is None or local.stage in (Stage.NEW, Stage.RELEASED):
-        epoch = run.epoch
-        assert epoch is not None, "a claimed Run has an epoch"
-        return Prepare(epoch) if local is None or local.stage is Stage.NEW else Forget()
+        return Prepare(_epoch(run)) if local is None or local.stage is Stage.NEW else Forget()
     if local.stage is Stage.PREPARED:
         return Register()
     if local.stage is Stage.REGISTERING:
@@ -271,9 +211,9 @@ def _bring_up(observed: Observed, run: Run, now: Moment, left: float | None) -> 
             if now.mono >= local.since + REGISTRATION_SECONDS:
                 message = f"not ready within {REGISTRATION_SECONDS:.0f} s"
                 return Close(Ending(reason=Reason.REGISTRATION_FAILED, message=message))
-            return _poll_every(INITIALISING_POLL_SECONDS, function, now, left)
+            return poll_every(INITIALISING_POLL_SECONDS, read_at=function.read_at, now=now, left=left)
         case FunctionState.DRAINING:
-            return _poll_every(POLL_SECONDS, function, now, left)
+            return poll_every(POLL_SECONDS, read_at=function.read_at, now=now, left=left)
     if run.status.phase == Phase.RUNNING or not run.ready or run.status.endpoint != observed.endpoint:
         # Published while stale, it would undo what the operator does about a lost Pod.
         return Wait(left) if observed.stale else Publish()
@@ -285,20 +225,15 @@ def _watch(run: Run, local: Local, function: Function, now: Moment, left: float 
     mode = run.spec.mode.function
     limit = mode.idle_timeout_seconds if mode is not None else None
     if limit is None or local.in_flight or function.in_flight:
-        return _poll_every(POLL_SECONDS, function, now, left)
+        return poll_every(POLL_SECONDS, read_at=function.read_at, now=now, left=left)
     idle_left = _idle_since(run, local, function) + limit - now.wall
     if idle_left > 0:
-        return _poll_every(POLL_SECONDS, function, now, idle_left if left is None else min(left, idle_left))
+        return poll_every(
+            POLL_SECONDS, read_at=function.read_at, now=now, left=idle_left if left is None else min(left, idle_left)
+        )
     if now.mono - function.read_at > FRESH_SECONDS:
         return Poll()
     return Close(Ending(reason=Reason.IDLE_TIMEOUT, message=f"idle for {limit} s"))
-
-
-def _poll_every(interval: float, function: Function, now: Moment, left: float | None) -> Decision:
-    due = function.read_at + interval - now.mono
-    if due <= 0:
-        return Poll()
-    return Wait(due if left is None else min(due, left))
 
 
 def _idle_since(run: Run, local: Local, function: Function) -> float:

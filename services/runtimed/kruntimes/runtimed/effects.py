@@ -8,10 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar, assert_never
-
-import grpc
 
 from kruntimes.common import clock
 from kruntimes.common.api.epoch import Epoch
@@ -21,26 +18,25 @@ from kruntimes.common.errors import NotReady, Terminal
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.events import Recorder, run_ref
 from kruntimes.common.kube.transport import Kube
-from kruntimes.pb import executor_v1_pb2 as pb
-from kruntimes.runtimed import decide as d
+from kruntimes.runtimed import decisions as d
 from kruntimes.runtimed import source, status
-from kruntimes.runtimed.codes import registration_ending
-from kruntimes.runtimed.digest import registration_digest
+from kruntimes.runtimed.decide import REGISTRATION_SECONDS
 from kruntimes.runtimed.dispatch import Dispatcher
-from kruntimes.runtimed.errorinfo import info_of
+from kruntimes.runtimed.executing import Executions
 from kruntimes.runtimed.held import Held, Registry
-from kruntimes.runtimed.observed import Ending, Function, FunctionState, Stage
+from kruntimes.runtimed.observed import Ending, Stage
+from kruntimes.runtimed.registering import Registrations, request_of
 from kruntimes.runtimed.registration import RuntimeServer
+from kruntimes.runtimed.source import Home
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-FIRST_REPEAT_SECONDS, LONGEST_REPEAT_SECONDS = 0.1, 1.0
-"""Between two tries of an uncertain registration."""
 WRITE_SECONDS = 10.0
 """One API write; the next try starts from what is there then."""
 
-_ISOLATION = {"Worker": pb.FUNCTION_ISOLATION_WORKER, "Fork": pb.FUNCTION_ISOLATION_FORK}
+_EXPECTED = (Reason.CANCELLED, Reason.IDLE_TIMEOUT, Reason.TASK_SUCCEEDED)
+"""Ends that nobody needs to be warned of."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,11 +51,17 @@ class Effects:
     registry: Registry
     dispatcher: Dispatcher
     recorder: Recorder
-    workspace: Path
+    home: Home
     endpoint: Callable[[Run], Endpoint]
     tasks: asyncio.TaskGroup
     wake: Callable[[str], None]
     fresh: dict[str, Run] = field(default_factory=dict)
+    registrations: Registrations = field(init=False)
+    executions: Executions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.registrations = Registrations(server=self.server, tasks=self.tasks, wake=self.wake)
+        self.executions = Executions(server=self.server, home=self.home, tasks=self.tasks, wake=self.wake)
 
     async def carry_out(self, decision: d.Decision, run: Run | None, held: Held | None) -> None:
         """Does what *decision* says, once."""
@@ -72,13 +74,24 @@ class Effects:
                 log.info("run claimed", extra=_extra(run) | {"attempt": run.status.attempt + 1})
             case d.AddFinalizer():
                 await self._add_finalizer(_given(run))
+            case d.Adopt(epoch):
+                self._adopt(_given(run), epoch)
             case d.Prepare(epoch):
                 await self._prepare(_given(run), held, epoch)
             case d.Register():
-                self._register(_given(run), _given(held))
+                self.registrations.begin(_given(run), _given(held))
+            case d.Begin():
+                run = _given(run)
+                await self._write(run, status.begun(run, now=clock.utcnow()))
+            case d.Execute():
+                self.executions.begin(_given(run), _given(held))
+                log.info("task handed over", extra=_extra(_given(run)))
             case d.Poll():
                 held = _given(held)
-                held.function = await self._status(held)
+                if held.is_task:
+                    held.execution = await self.executions.status(held)
+                else:
+                    held.function = await self.registrations.status(held)
             case d.Publish():
                 run = _given(run)
                 await self._write(run, status.published(run, self.endpoint(run), now=clock.utcnow()))
@@ -96,10 +109,12 @@ class Effects:
                 held.ending = held.ending or ending
             case d.CancelInFlight():
                 held = _given(held)
+                if held.is_task:
+                    await self.executions.cancel(held)
                 held.cancelled_at = clock.monotonic()
                 self.dispatcher.cancel_all(held.epoch.run_uid)
             case d.Unregister():
-                await self._unregister(_given(held))
+                await self._release(_given(held))
             case d.RemoveFinalizer():
                 run = _given(run)
                 self._keep(run, await self._patch(run, status.finalizer_removed(run)))
@@ -140,118 +155,65 @@ class Effects:
         self._keep(run, written)
 
     async def _prepare(self, run: Run, held: Held | None, epoch: Epoch) -> None:
-        if held is None:
-            held = Held(key=run.metadata.key, epoch=epoch, since=clock.monotonic())
-            self.registry.put(held)
+        held = held or self._hold(run, epoch)
         try:
-            held.working_dir = await asyncio.to_thread(
-                source.materialise,
-                self.workspace,
-                uid=epoch.run_uid,
-                attempt=epoch.attempt,
-                source=run.spec.source,
-            )
+            await self._materialise(run, epoch)
         except Terminal as error:
             held.ending = Ending(reason=Reason.SOURCE_FAILED, message=str(error))
             return
         except NotReady as error:
-            if clock.monotonic() - held.since < d.REGISTRATION_SECONDS:
+            if clock.monotonic() - held.since < REGISTRATION_SECONDS:
                 raise
             held.ending = Ending(reason=Reason.SOURCE_FAILED, message=str(error))
             return
         held.stage = Stage.PREPARED
 
-    def _register(self, run: Run, held: Held) -> None:
-        function = run.spec.mode.function
-        assert function is not None, "only functions are registered"
-        held.request = pb.RegisterFunctionRequest(
-            run_uid=held.epoch.run_uid,
-            registration_attempt=held.epoch.attempt,
-            working_dir=str(held.working_dir),
-            handler=function.handler,
-            env={variable.name: variable.value for variable in run.spec.env},
-            idle_timeout_seconds=function.idle_timeout_seconds or 0,
-            registration_digest=registration_digest(run),
-            isolation=_ISOLATION[function.isolation],
+    def _hold(self, run: Run, epoch: Epoch) -> Held:
+        held = Held(
+            key=run.metadata.key,
+            epoch=epoch,
+            since=clock.monotonic(),
+            is_task=run.spec.mode.task is not None,
+            working_dir=self.home.working_dir(uid=epoch.run_uid, attempt=epoch.attempt),
         )
-        held.stage, held.since = Stage.REGISTERING, clock.monotonic()
-        held.registration_id, held.function = "", None
-        held.task = self.tasks.create_task(self._registering(held, held.request))
+        self.registry.put(held)
+        return held
 
-    async def _registering(self, held: Held, request: pb.RegisterFunctionRequest) -> None:
-        """Repeats an uncertain registration under the same attempt until it is certain, or too late."""
-        wait, text = FIRST_REPEAT_SECONDS, "it cannot be reached"
-        stage, ending = Stage.PREPARED, None
-        try:
-            while (left := held.since + d.REGISTRATION_SECONDS - clock.monotonic()) > 0:
-                if await self.server.ready(left):
-                    held.sent = True
-                    try:
-                        response = await self.server.register(request, timeout=left)
-                    except grpc.aio.AioRpcError as error:
-                        text = f"{error.code().name}: {error.details()}"
-                        ending = registration_ending(error.code().name, info_of(error), error.details() or "")
-                    else:
-                        stage = await self._registered(held, response)
-                        return
-                    if ending is not None:
-                        held.sent = False
-                        return
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, LONGEST_REPEAT_SECONDS)
-            limit = f"{d.REGISTRATION_SECONDS:.0f} s"
-            ending = Ending(
-                reason=Reason.RUNTIME_SERVER_FAILED,
-                message=f"no answer of the Runtime Server within {limit}; the last: {text}",
-            )
-        except Exception as error:  # a bug of ours must end this attempt, not this process
-            log.exception("registration failed", extra={"run_uid": held.epoch.run_uid})
-            ending = Ending(reason=Reason.REGISTRATION_FAILED, message=type(error).__name__)
-        finally:
-            held.task, held.stage, held.ending = None, stage, held.ending or ending
-            self.wake(held.key)
-
-    async def _registered(self, held: Held, response: pb.RegisterFunctionResponse) -> Stage:
-        held.registration_id = response.registration.registration_id
-        held.linked = self.server.offered(response.functions_socket)
-        if response.state == pb.FUNCTION_REGISTRATION_STATE_READY:
-            held.function = Function(state=FunctionState.READY, read_at=clock.monotonic())
+    def _adopt(self, run: Run, epoch: Epoch) -> None:
+        """Holds what an earlier process of ours may have begun: a task is asked for, a registration repeated."""
+        held = self._hold(run, epoch)
+        held.sent = True
+        if held.is_task:
+            held.stage = Stage.REGISTERED
         else:
-            held.function = await self._status(held)
-        return Stage.REGISTERED
+            held.stage, held.request = Stage.PREPARED, request_of(run, held)
+        log.info("run found again", extra=_extra(run))
 
-    async def _status(self, held: Held) -> Function:
-        return await self.server.status(run_uid=held.epoch.run_uid, registration_id=held.registration_id)
+    async def _materialise(self, run: Run, epoch: Epoch) -> None:
+        wanted, task = run.spec.source, run.spec.mode.task
+        if wanted is not None and wanted.repo_url is not None:
+            raise Terminal("a source from a repository is not supported")
+        inline = wanted.inline if wanted is not None else None
+        path = source.task_path(task.entrypoint) if task is not None else (wanted and wanted.inline_path) or ""
+        await asyncio.to_thread(
+            source.materialise, self.home, uid=epoch.run_uid, attempt=epoch.attempt, inline=inline, path=path
+        )
 
-    async def _unregister(self, held: Held) -> None:
+    async def _release(self, held: Held) -> None:
         """Raises NotReady as long as the Runtime Server has not acknowledged; then nothing of the epoch is left."""
         if held.task is not None:
             held.task.cancel()
             await asyncio.wait((held.task,))
-        if held.sent and not held.registration_id and held.request is not None:
-            await self._learn_id(held, held.request)
-        if held.registration_id:
-            await self.server.unregister(run_uid=held.epoch.run_uid, registration_id=held.registration_id)
+        await (self.executions.end(held) if held.is_task else self.registrations.end(held))
         epoch = held.epoch
-        await asyncio.to_thread(source.remove, self.workspace, uid=epoch.run_uid, attempt=epoch.attempt)
+        await asyncio.to_thread(source.remove, self.home, uid=epoch.run_uid, attempt=epoch.attempt)
         held.stage = Stage.RELEASED
-        log.info("function unregistered", extra={"run_uid": epoch.run_uid, "attempt": epoch.attempt})
-
-    async def _learn_id(self, held: Held, request: pb.RegisterFunctionRequest) -> None:
-        """An uncertain registration has an id that we never heard: repeated, it says it."""
-        try:
-            response = await self.server.register(request, timeout=d.REGISTRATION_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            if registration_ending(error.code().name, info_of(error), "") is None:
-                raise NotReady(f"whether the function is registered is not known: {error.code().name}") from error
-            held.sent = False
-        else:
-            held.registration_id = response.registration.registration_id
+        log.info("run released", extra={"run_uid": epoch.run_uid, "attempt": epoch.attempt})
 
     def _say(self, run: Run, end: d.Finish) -> None:
         extra = _extra(run) | {"phase": end.phase.value, "reason": end.reason.value}
         log.info("assignment ended", extra=extra)
-        kind = "Normal" if end.reason in (Reason.CANCELLED, Reason.IDLE_TIMEOUT) else "Warning"
+        kind = "Normal" if end.reason in _EXPECTED else "Warning"
         self.tasks.create_task(
             self.recorder.event(run_ref(run.metadata), type=kind, reason=end.reason.value, message=end.message)
         )

@@ -7,27 +7,29 @@ from pathlib import Path
 
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.pb import executor_v1_pb2 as pb
-from kruntimes.runtimed.observed import Ending, Function, FunctionState, Local, Stage
+from kruntimes.runtimed.observed import Ending, Execution, Function, FunctionState, Local, Stage
 
 
 @dataclass(slots=True, kw_only=True)
 class Held:
     """One epoch in this Pod; the fields of `Local`, and what the effects need beside them.
 
-    key: `namespace/name`. request: what RegisterFunction is asked, the same for every repeat. sent: it was sent at
-    least once, so that the server may know the function. linked: the server takes its calls on the functions socket.
-    task: the registration under way.
+    key: `namespace/name`. is_task: it is executed, not registered. request: what RegisterFunction is asked, the same
+    for every repeat. sent: it was sent at least once, so that the server may know the function or task. linked: the
+    server takes its calls on the functions socket. task: the registration or execution under way.
     """
 
     key: str
     epoch: Epoch
     since: float
+    is_task: bool = False
     stage: Stage = Stage.NEW
     open: bool = True
     closed_at: float | None = None
     cancelled_at: float | None = None
     last_activity: float = 0.0
     function: Function | None = None
+    execution: Execution | None = None
     ending: Ending | None = None
     working_dir: Path | None = None
     request: pb.RegisterFunctionRequest | None = None
@@ -48,6 +50,7 @@ class Held:
             cancelled_at=self.cancelled_at,
             last_activity=self.last_activity,
             function=self.function,
+            execution=self.execution,
             ending=self.ending,
         )
 

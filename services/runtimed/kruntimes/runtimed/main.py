@@ -41,6 +41,7 @@ from kruntimes.runtimed.peer import Peers, PeerServer
 from kruntimes.runtimed.reconcile import Reconciler
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Slots
+from kruntimes.runtimed.source import Home
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class Service:
             registry=self._registry,
             dispatcher=self._dispatcher,
             recorder=Recorder(kube, "runtimed"),
-            workspace=settings.workspace,
+            home=Home(settings.workspace, settings.pod_uid),
             endpoint=self._endpoints.of,
             tasks=tasks,
             wake=self._queue.add,
@@ -215,7 +216,7 @@ class Service:
     def _look_at_server(self) -> None:
         """The Runtime Server is back and may have forgotten everything: ask it about each registration."""
         for held in self._registry:
-            held.function = None
+            held.function = held.execution = None
             self._look_at(held)
 
     def _look_at(self, held: Held) -> None:

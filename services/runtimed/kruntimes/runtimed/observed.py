@@ -1,6 +1,7 @@
 """What a lifecycle decision is made from: one Run, our side of it, and how this Pod fares, at one moment."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kruntimes.common.api.epoch import Epoch
@@ -18,7 +19,7 @@ class Moment:
 
 
 class Stage(Enum):
-    """How far this runtimed has come with one epoch."""
+    """How far this runtimed has come with one epoch. For a task, REGISTERED means: handed over for execution."""
 
     NEW = "new"
     PREPARED = "prepared"
@@ -48,6 +49,25 @@ class Function:
     read_at: float
 
 
+class ExecutionState(Enum):
+    """What the Runtime Server says of a task; FORGOTTEN is its NOT_FOUND."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    FORGOTTEN = "forgotten"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One answer of Status about a task. message: why it failed. outputs: within their bounds. read_at: monotonic."""
+
+    state: ExecutionState
+    message: str = ""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    read_at: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """Why an epoch ends for a reason that only this process knows (the Run says the others itself)."""
@@ -61,7 +81,8 @@ class Local:
     """What this runtimed holds of one epoch.
 
     open: invocations are let in. closed_at, cancelled_at, since: monotonic; since is when registration began.
-    in_flight counts the slots taken. last_activity: wall seconds of the latest call that ended here.
+    in_flight counts the slots taken. last_activity: wall seconds of the latest call that ended here. function,
+    execution: what the Runtime Server last said of it; the one for a function, the other for a task.
     """
 
     epoch: Epoch
@@ -73,7 +94,13 @@ class Local:
     cancelled_at: float | None = None
     last_activity: float = 0.0
     function: Function | None = None
+    execution: Execution | None = None
     ending: Ending | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether its task has come to an end by itself, so that nothing of it runs any more."""
+        return self.execution is not None and self.execution.state is not ExecutionState.RUNNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

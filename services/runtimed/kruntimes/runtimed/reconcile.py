@@ -7,7 +7,8 @@ from kruntimes.common import clock
 from kruntimes.common.api.views import Endpoint, Run
 from kruntimes.common.kube.queue import After, Done, WorkQueue
 from kruntimes.common.kube.reflector import Reflector
-from kruntimes.runtimed.decide import Publish, Wait, decide
+from kruntimes.runtimed.decide import decide
+from kruntimes.runtimed.decisions import Publish, Wait
 from kruntimes.runtimed.effects import Effects
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.metrics import Metrics

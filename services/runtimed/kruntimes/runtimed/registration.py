@@ -18,6 +18,7 @@ from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
 from kruntimes.runtimed.codes import describe
 from kruntimes.runtimed.errorinfo import info_of
+from kruntimes.runtimed.executor import Executor
 from kruntimes.runtimed.link import FunctionsLink
 from kruntimes.runtimed.observed import Function, FunctionState
 
@@ -72,6 +73,7 @@ class RuntimeServer:
         self._on_back = on_back
         self._channel: grpc.aio.Channel | None = None
         self._functions: rpc.FunctionRuntimeAsyncStub | None = None
+        self._executor: Executor | None = None
 
     @property
     def connected(self) -> bool:
@@ -87,6 +89,7 @@ class RuntimeServer:
                 for target, channel in channels.items():
                     if await _answers(channel):
                         self._channel, self._functions = channel, rpc.FunctionRuntimeStub(channel)
+                        self._executor = Executor(channel)
                         log.info("runtime server found", extra={"target": target})
                         break
                 else:
@@ -185,6 +188,13 @@ class RuntimeServer:
         """Closes the connection."""
         if self._channel is not None:
             await self._channel.close()
+
+    @property
+    def executor(self) -> Executor:
+        """Its one-shot half. Raises NotReady before the server was found."""
+        if self._executor is None:
+            raise NotReady("the Runtime Server has not been found yet")
+        return self._executor
 
     @property
     def _stub(self) -> "rpc.FunctionRuntimeAsyncStub":

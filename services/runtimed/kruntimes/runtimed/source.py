@@ -1,4 +1,7 @@
-"""A Run's source on disk: WORKSPACE/RUN_UID/ATTEMPT/, made and removed without following any link (design §5).
+"""A Run's source on disk, made and removed without following any link (design §5).
+
+It lies in WORKSPACE/.kruntimes/POD_UID/RUN_UID/ATTEMPT/. The workspace may be a volume that outlives the Pod and
+that other Pods share, so what is made and removed here is below our own Pod's UID, and nothing else is touched.
 
 User code shares the volume and may have left anything in it, so every step goes through a descriptor of the folder
 above, and a link where a folder is expected is an error, never a way out. Blocking: call it in a thread.
@@ -7,22 +10,41 @@ above, and a link where a folder is expected is an error, never a way out. Block
 import errno
 import os
 import shutil
+import stat
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from kruntimes.common.api.views import Source
 from kruntimes.common.errors import NotReady, Terminal
 
 MAX_SOURCE_BYTES = 256 * 1024
 """The API bounds characters; this bounds bytes (design §4)."""
 MAX_PATH_BYTES = 4096
+SCRIPT = "script"
+"""The file of a task's inline source where its entrypoint names none; the public contract's name."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def working_dir(workspace: Path, *, uid: str, attempt: int) -> Path:
-    """The folder of one epoch; a retry never sees what an earlier attempt left."""
-    return workspace / uid / str(attempt)
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder of one Pod in its workspace."""
+
+    workspace: Path
+    pod_uid: str
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The way to it from the workspace."""
+        return (".kruntimes", self.pod_uid)
+
+    def working_dir(self, *, uid: str, attempt: int) -> Path:
+        """The folder of one epoch; a retry never sees what an earlier attempt left."""
+        return self.workspace.joinpath(*self.segments, uid, str(attempt))
+
+    def outputs(self, *, uid: str, attempt: int) -> Path:
+        """The file of a task's outputs, beside its working directory."""
+        return self.workspace.joinpath(*self.segments, uid, f"{attempt}.outputs")
 
 
 def checked_path(path: str) -> tuple[str, ...]:
@@ -33,47 +55,84 @@ def checked_path(path: str) -> tuple[str, ...]:
     return parts
 
 
-def materialise(workspace: Path, *, uid: str, attempt: int, source: Source | None) -> Path:
-    """Writes the source of one epoch and returns its folder; repeated, it leaves the same.
+def task_path(entrypoint: str) -> str:
+    """Where a task's inline source is written: its entrypoint, without `./`, or SCRIPT."""
+    return "/".join(part for part in entrypoint.split("/") if part not in ("", ".")) or SCRIPT
+
+
+def materialise(home: Home, *, uid: str, attempt: int, inline: str | None, path: str) -> Path:
+    """Writes the inline source of one epoch and returns its folder; repeated, it leaves the same.
 
     A file appears whole under its name or not at all. Raises Terminal where the source can never be written, NotReady
     where the disk refuses it now.
     """
-    if source is not None and source.repo_url is not None:
-        raise Terminal("a source from a repository is not supported")
     content: bytes | None = None
     segments: tuple[str, ...] = ()
-    if source is not None and source.inline is not None:
-        segments = checked_path(source.inline_path or "")
-        content = source.inline.encode()
+    if inline is not None:
+        segments = checked_path(path)
+        content = inline.encode()
         if len(content) > MAX_SOURCE_BYTES:
             raise Terminal(f"the inline source has {len(content)} bytes, more than {MAX_SOURCE_BYTES}")
     try:
         with ExitStack() as stack:
-            folder = _open(workspace, stack)
-            for name in (uid, str(attempt), *segments[:-1]):
+            folder = _open(home.workspace, stack)
+            for name in (*home.segments, uid, str(attempt), *segments[:-1]):
                 folder = _enter(folder, name, stack)
             if content is not None:
-                _write(folder, segments[-1], content)
+                # A script that names its interpreter is a program.
+                _write(folder, segments[-1], content, mode=0o755 if content.startswith(b"#!") else 0o644)
     except OSError as error:
         raise _explained(error) from error
-    return working_dir(workspace, uid=uid, attempt=attempt)
+    return home.working_dir(uid=uid, attempt=attempt)
 
 
-def remove(workspace: Path, *, uid: str, attempt: int) -> None:
-    """Removes the folder of one epoch, and the Run's own once it is empty; repeated, it does nothing."""
+def remove(home: Home, *, uid: str, attempt: int) -> None:
+    """Removes what there is of one epoch, and the Run's own folder once it is empty; repeated, it does nothing."""
     try:
-        with ExitStack() as stack:
-            root = _open(workspace, stack)
+        with ExitStack() as stack, suppress(FileNotFoundError):
+            root = _home(home, stack)
+            run = os.open(uid, _FOLDER, dir_fd=root)
+            stack.callback(os.close, run)
             with suppress(FileNotFoundError):
-                run = os.open(uid, _FOLDER, dir_fd=root)
-                stack.callback(os.close, run)
-                with suppress(FileNotFoundError):
-                    shutil.rmtree(str(attempt), dir_fd=run)
-                with suppress(OSError):
-                    os.rmdir(uid, dir_fd=root)
+                shutil.rmtree(str(attempt), dir_fd=run)
+            with suppress(FileNotFoundError):
+                os.unlink(f"{attempt}.outputs", dir_fd=run)
+            with suppress(OSError):
+                os.rmdir(uid, dir_fd=root)
     except OSError as error:
         raise NotReady(f"the workspace could not be cleaned: {error.strerror}") from error
+
+
+def found(home: Home) -> frozenset[str]:
+    """The UIDs of the Runs of which there is anything."""
+    try:
+        with ExitStack() as stack:
+            return frozenset(os.listdir(_home(home, stack)))
+    except FileNotFoundError:
+        return frozenset()
+    except OSError as error:
+        raise NotReady(f"the workspace cannot be read: {error.strerror}") from error
+
+
+def remove_all(home: Home, *, uid: str) -> None:
+    """Removes whatever there is of a Run, whoever left it; repeated, it does nothing. Raises NotReady."""
+    try:
+        with ExitStack() as stack, suppress(FileNotFoundError):
+            root = _home(home, stack)
+            if stat.S_ISDIR(os.stat(uid, dir_fd=root, follow_symlinks=False).st_mode):
+                shutil.rmtree(uid, dir_fd=root)
+            else:
+                os.unlink(uid, dir_fd=root)
+    except OSError as error:
+        raise NotReady(f"the workspace could not be cleaned: {error.strerror}") from error
+
+
+def _home(home: Home, stack: ExitStack) -> int:
+    folder = _open(home.workspace, stack)
+    for name in home.segments:
+        folder = os.open(name, _FOLDER, dir_fd=folder)
+        stack.callback(os.close, folder)
+    return folder
 
 
 def _open(workspace: Path, stack: ExitStack) -> int:
@@ -91,11 +150,11 @@ def _enter(parent: int, name: str, stack: ExitStack) -> int:
     return fd
 
 
-def _write(folder: int, name: str, content: bytes) -> None:
+def _write(folder: int, name: str, content: bytes, *, mode: int) -> None:
     temporary = f".{name}.kruntimes-new" if len(name) < 200 else ".kruntimes-new"
     with suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=folder)
-    fd = os.open(temporary, _NEW_FILE, 0o644, dir_fd=folder)
+    fd = os.open(temporary, _NEW_FILE, mode, dir_fd=folder)
     with os.fdopen(fd, "wb") as file:
         file.write(content)
     os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

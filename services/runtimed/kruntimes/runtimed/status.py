@@ -15,7 +15,7 @@ from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.phases import TERMINAL, Phase
 from kruntimes.common.api.reasons import Reason, RunCondition
 from kruntimes.common.api.views import Condition, Endpoint, Run, RunStatus, condition
-from kruntimes.runtimed.decide import Finish
+from kruntimes.runtimed.decisions import Finish
 
 MESSAGE_CHARS = 1024
 """Far below the API's 4,096 characters, since the same text stands in a condition too."""
@@ -26,7 +26,7 @@ Op = Mapping[str, object]
 def claimed(run: Run, *, now: datetime) -> RunStatus:
     """Running, one attempt more, startTime once; the back-off is over."""
     conditions = set_condition(
-        run, run.status.conditions, RunCondition.READY, "False", Reason.PREPARING, "preparing the function", now
+        run, run.status.conditions, RunCondition.READY, "False", Reason.PREPARING, "preparing the source", now
     )
     if condition(conditions, RunCondition.BACKOFF) is not None:
         conditions = set_condition(run, conditions, RunCondition.BACKOFF, "False", "Claimed", "", now)
@@ -55,6 +55,14 @@ def published(run: Run, endpoint: Endpoint, *, now: datetime) -> RunStatus:
     )
 
 
+def begun(run: Run, *, now: datetime) -> RunStatus:
+    """Running still, and said to be executed: from now on this attempt may have had effects."""
+    conditions = set_condition(
+        run, run.status.conditions, RunCondition.READY, "False", Reason.TASK_RUNNING, "the task runs", now
+    )
+    return msgspec.structs.replace(run.status, conditions=conditions)
+
+
 def reopened(run: Run, *, now: datetime) -> RunStatus:
     """Running again under the same attempt: the Runtime Server lost the registration."""
     text = "the Runtime Server was restarted; registering again"
@@ -77,7 +85,7 @@ def finished(run: Run, end: Finish, *, now: datetime) -> RunStatus:
         conditions = set_condition(run, conditions, RunCondition.BACKOFF, "True", end.reason, text, now)
     status = msgspec.structs.replace(run.status, phase=end.phase.value, message=text, conditions=conditions)
     if end.phase in TERMINAL:
-        return msgspec.structs.replace(status, completion_time=times.rfc3339(now))
+        return msgspec.structs.replace(status, completion_time=times.rfc3339(now), outputs=dict(end.outputs))
     return msgspec.structs.replace(status, assigned_pod="", assigned_pod_uid="")
 
 

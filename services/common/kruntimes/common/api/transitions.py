@@ -43,6 +43,13 @@ _REGISTRATION = (
     Reason.RUNTIME_SERVER_FAILED,
     Reason.FUNCTION_UNSUPPORTED,
 )
+_TASK = (
+    Reason.SOURCE_FAILED,
+    Reason.TASK_FAILED,
+    Reason.TASK_UNSUPPORTED,
+    Reason.RUNTIME_SERVER_FAILED,
+    Reason.RUNTIME_POD_LOST,
+)
 
 TRANSITIONS: tuple[Transition, ...] = (
     _row((Phase.PENDING,), "cancel requested", Writer.SCHEDULER, Phase.CANCELLED, Reason.CANCELLED),
@@ -71,8 +78,8 @@ TRANSITIONS: tuple[Transition, ...] = (
     _row(_HELD, "own Pod is deleting, attempts exhausted", Writer.RUNTIMED, Phase.FAILED, Reason.RETRIES_EXHAUSTED),
     _row(_HELD, "lifetime over", Writer.RUNTIMED, Phase.TIMEOUT, Reason.LIFETIME_TIMEOUT),
     _row((Phase.READY,), "idle too long", Writer.RUNTIMED, Phase.TIMEOUT, Reason.IDLE_TIMEOUT),
-    _row((Phase.RUNNING,), "task succeeded", Writer.RUNTIMED, Phase.SUCCEEDED),
-    _row((Phase.RUNNING,), "task failed, attempts left", Writer.RUNTIMED, Phase.PENDING),
+    _row((Phase.RUNNING,), "task succeeded", Writer.RUNTIMED, Phase.SUCCEEDED, Reason.TASK_SUCCEEDED),
+    _row((Phase.RUNNING,), "task failed, attempts left", Writer.RUNTIMED, Phase.PENDING, *_TASK),
     _row((Phase.RUNNING,), "task failed, attempts exhausted", Writer.RUNTIMED, Phase.FAILED, Reason.RETRIES_EXHAUSTED),
     _row(_HELD, "Runtime Pod lost and fenced, attempts left", Writer.OPERATOR, Phase.PENDING, *_FENCES),
     _row(

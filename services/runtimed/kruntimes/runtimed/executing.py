@@ -1,0 +1,147 @@
+"""Tasks at the Runtime Server: handed over, asked for, stopped, and forgotten once all is written down.
+
+No rule stands here; what may be repeated is said by the contract (executor.v1, service Runtime).
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import grpc
+
+from kruntimes.common import clock
+from kruntimes.common.api.reasons import Reason
+from kruntimes.common.api.views import Run
+from kruntimes.common.errors import NotReady, Terminal
+from kruntimes.pb import executor_v1_pb2 as pb
+from kruntimes.runtimed import taskoutputs
+from kruntimes.runtimed.codes import execution_ending
+from kruntimes.runtimed.decide import CANCEL_SECONDS, REGISTRATION_SECONDS
+from kruntimes.runtimed.errorinfo import info_of
+from kruntimes.runtimed.executor import Executor
+from kruntimes.runtimed.held import Held
+from kruntimes.runtimed.observed import Ending, Execution, ExecutionState, Stage
+from kruntimes.runtimed.registering import FIRST_REPEAT_SECONDS, LONGEST_REPEAT_SECONDS
+from kruntimes.runtimed.registration import RuntimeServer
+from kruntimes.runtimed.source import Home, task_path
+
+log = logging.getLogger(__name__)
+
+FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 0.5
+"""Between two looks whether a task that was cancelled has ended."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Executions:
+    """Executes at *server*. home: where sources and outputs lie. tasks, wake: as in `Registrations`."""
+
+    server: RuntimeServer
+    home: Home
+    tasks: asyncio.TaskGroup
+    wake: Callable[[str], None]
+
+    def begin(self, run: Run, held: Held) -> None:
+        """Begins to hand it over; `held.stage` tells when that has ended."""
+        held.stage, held.since, held.execution = Stage.REGISTERING, clock.monotonic(), None
+        held.task = self.tasks.create_task(self._executing(held, request_of(run, held, self.home)))
+
+    async def _executing(self, held: Held, request: pb.ExecuteRequest) -> None:
+        """Repeats an uncertain Execute under the same id until it is certain, or too late."""
+        wait, text = FIRST_REPEAT_SECONDS, "it cannot be reached"
+        stage, ending = Stage.PREPARED, None
+        try:
+            while (left := held.since + REGISTRATION_SECONDS - clock.monotonic()) > 0:
+                if await self.server.ready(left):
+                    held.sent = True
+                    try:
+                        await self._executor.execute(request)
+                    except grpc.aio.AioRpcError as error:
+                        text = f"{error.code().name}: {error.details()}"
+                        if error.code() is grpc.StatusCode.ALREADY_EXISTS:
+                            # An attempt before this one, of which the last step was lost with its process.
+                            await self._stop(held)
+                            continue
+                        ending = execution_ending(error.code().name, info_of(error), error.details() or "")
+                    else:
+                        stage = Stage.REGISTERED
+                        return
+                    if ending is not None:
+                        held.sent = False
+                        return
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, LONGEST_REPEAT_SECONDS)
+            limit = f"{REGISTRATION_SECONDS:.0f} s"
+            ending = Ending(
+                reason=Reason.RUNTIME_SERVER_FAILED,
+                message=f"no answer of the Runtime Server within {limit}; the last: {text}",
+            )
+        except NotReady as error:
+            ending = Ending(reason=Reason.RUNTIME_SERVER_FAILED, message=str(error))
+        except Exception as error:  # a bug of ours must end this attempt, not this process
+            log.exception("execution failed", extra={"run_uid": held.epoch.run_uid})
+            ending = Ending(reason=Reason.TASK_FAILED, message=type(error).__name__)
+        finally:
+            held.task, held.stage, held.ending = None, stage, held.ending or ending
+            self.wake(held.key)
+
+    async def status(self, held: Held) -> Execution:
+        """What the server says of it, with its outputs once it has succeeded. Raises NotReady."""
+        epoch = held.epoch
+        execution = await self._executor.status(epoch.run_uid)
+        if execution.state is not ExecutionState.SUCCEEDED:
+            return execution
+        try:
+            path = self.home.outputs(uid=epoch.run_uid, attempt=epoch.attempt)
+            written = await asyncio.to_thread(taskoutputs.read, path)
+            outputs = taskoutputs.checked({**execution.outputs, **written})
+        except Terminal as error:
+            return replace(execution, state=ExecutionState.FAILED, message=str(error), outputs={})
+        return replace(execution, outputs=outputs)
+
+    async def cancel(self, held: Held) -> None:
+        """Asks for its end. Raises NotReady."""
+        await self._executor.cancel(held.epoch.run_uid)
+
+    async def end(self, held: Held) -> None:
+        """Stops what runs, waits for its end, and lets the server forget it. Raises NotReady; it may be repeated."""
+        if held.sent:
+            await self._stop(held)
+
+    async def _stop(self, held: Held) -> None:
+        uid, wait = held.epoch.run_uid, FIRST_LOOK_SECONDS
+        await self._executor.cancel(uid)
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                while (await self._executor.status(uid)).state is ExecutionState.RUNNING:
+                    await asyncio.sleep(wait)
+                    wait = min(wait * 2, LONGEST_LOOK_SECONDS)
+        except TimeoutError:
+            raise NotReady(f"the task did not end within {CANCEL_SECONDS:.0f} s of its cancellation") from None
+        await self._executor.forget(uid)
+
+    @property
+    def _executor(self) -> Executor:
+        return self.server.executor
+
+
+def request_of(run: Run, held: Held, home: Home) -> pb.ExecuteRequest:
+    """What Execute is asked for *run*: the same for every repeat, in every process of ours.
+
+    The time-out is the Run's whole lifetime, a backstop of the server's own: the lifetime that counts began with the
+    first claim, and its end is decided here.
+    """
+    task, source, epoch = run.spec.mode.task, run.spec.source, held.epoch
+    assert task is not None, "only tasks are executed"
+    inline = source is not None and source.inline is not None
+    env = {variable.name: variable.value for variable in run.spec.env}
+    env[taskoutputs.VARIABLE] = str(home.outputs(uid=epoch.run_uid, attempt=epoch.attempt))
+    return pb.ExecuteRequest(
+        id=epoch.run_uid,
+        args=task.args,
+        env=env,
+        timeout_seconds=math.ceil(run.spec.timeout_seconds or 0.0),
+        working_dir=str(held.working_dir),
+        entrypoint=task_path(task.entrypoint) if inline or task.entrypoint else "",
+    )
