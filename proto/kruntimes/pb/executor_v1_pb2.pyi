@@ -636,6 +636,8 @@ Global___InvokeFunctionResponse: _TypeAlias = InvokeFunctionResponse  # noqa: Y0
 
 @_typing.final
 class UnregisterFunctionRequest(_message.Message):
+    """Ours: without a registration_id, whatever is registered for run_uid."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     REGISTRATION_FIELD_NUMBER: _builtins.int

@@ -116,7 +116,9 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
         self, request: pb.UnregisterFunctionRequest, context: Any
     ) -> pb.UnregisterFunctionResponse:
         self.calls.append(("unregister", request))
-        if self.functions.get(request.registration.run_uid) == request.registration.registration_id:
+        if self.functions.get(request.registration.run_uid) == request.registration.registration_id or (
+            not request.registration.registration_id and request.registration.run_uid in self.functions
+        ):
             del self.functions[request.registration.run_uid]
         return pb.UnregisterFunctionResponse(registration=request.registration)
 

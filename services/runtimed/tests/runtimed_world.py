@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.runtimed_stub import Stub, serving, until
 
 from kruntimes.common.api import manifests
 from kruntimes.common.api.epoch import Epoch
-from kruntimes.common.api.views import Run
+from kruntimes.common.api.views import Run, condition
 from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.events import Recorder
 from kruntimes.common.kube.queue import WorkQueue, work
@@ -28,6 +28,7 @@ from kruntimes.runtimed.invocation import Invocation
 from kruntimes.runtimed.link import FunctionsLink
 from kruntimes.runtimed.metrics import Metrics
 from kruntimes.runtimed.observed import Function, FunctionState, Stage
+from kruntimes.runtimed.orphans import Sweeper
 from kruntimes.runtimed.reconcile import Reconciler
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Slots
@@ -107,6 +108,22 @@ class Cluster:
                     await asyncio.sleep(0.02)
         except TimeoutError:
             raise AssertionError(f"not within {seconds} s; it is {seen}") from None
+
+
+def in_phase(phase: str, *, attempt: int | None = None) -> Callable[[Run | None], bool]:
+    """For `Cluster.until`: whether the Run is there, in that phase and (where given) attempt."""
+
+    def holds(run: Run | None) -> bool:
+        return run is not None and run.status.phase == phase and attempt in (None, run.status.attempt)
+
+    return holds
+
+
+def reason(run: Run, kind: str = "Ready") -> tuple[str, str]:
+    """Status and reason of a condition."""
+    held = condition(run.status.conditions, kind)
+    assert held is not None, kind
+    return held.status, held.reason
 
 
 @asynccontextmanager
@@ -200,6 +217,7 @@ async def runtimed(
             tasks.create_task(work(queue, reconciler.reconcile, workers=4)),
         ]
         await runs.synced.wait()
+        jobs.append(tasks.create_task(Sweeper(server=server, home=effects.home, owned=reconciler.owned).run()))
         try:
             yield World(uid, registry, dispatcher, reconciler, server, workspace, kube, flags, endpoints)
         finally:

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.runtimed_stub import Stub, serving, until
-from tests.runtimed_world import Cluster, World, cluster, runtimed
+from tests.runtimed_world import Cluster, World, cluster, in_phase, reason, runtimed
 
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.outcomes import Failure
-from kruntimes.common.api.views import Run, condition
+from kruntimes.common.api.views import Run
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.invocation import Answer, Invocation
-from kruntimes.runtimed.source import Home, found
+from kruntimes.runtimed.source import Home, found, materialise
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]
 
@@ -47,19 +47,6 @@ async def world(place: Cluster, stub: Stub, tmp_path: Path, workspace: Path) -> 
         runtimed(place, tmp_path / "executor.sock", workspace) as made,
     ):
         yield made
-
-
-def in_phase(phase: str, *, attempt: int | None = None):  # type: ignore[no-untyped-def]
-    def holds(run: Run | None) -> bool:
-        return run is not None and run.status.phase == phase and attempt in (None, run.status.attempt)
-
-    return holds
-
-
-def reason(run: Run, kind: str = "Ready") -> tuple[str, str]:
-    held = condition(run.status.conditions, kind)
-    assert held is not None, kind
-    return held.status, held.reason
 
 
 async def ready(place: Cluster, world: World, **spec: object) -> tuple[Run, Held]:
@@ -297,3 +284,36 @@ async def test_two_that_claim_the_same_run_count_one_attempt(
         for run in made:
             await place.delete(run)
             await place.until(run, lambda seen: seen is None)
+
+
+@pytest.mark.parametrize("asked", ["delete", "cancel"])
+async def test_what_was_asked_while_no_runtimed_was_there_still_unregisters_first(
+    place: Cluster, stub: Stub, tmp_path: Path, workspace: Path, asked: str
+) -> None:
+    socket = tmp_path / "executor.sock"
+    async with serving(stub, socket):
+        async with runtimed(place, socket, workspace) as first:
+            run, _ = await ready(place, first)
+        await (place.delete(run) if asked == "delete" else place.patch(run, {"spec": {"cancelRequested": True}}))
+        async with runtimed(place, socket, workspace, pod_uid=first.pod_uid) as second:
+            await place.until(run, (lambda seen: seen is None) if asked == "delete" else in_phase("Cancelled"))
+            assert stub.functions == {}
+            await until(lambda: len(second.registry) == 0)
+            assert found(Home(workspace, first.pod_uid)) == frozenset()
+
+
+async def test_orphans_go_and_what_others_keep_on_the_volume_stays(
+    place: Cluster, stub: Stub, tmp_path: Path, workspace: Path
+) -> None:
+    socket, home = tmp_path / "executor.sock", Home(workspace, "pod-with-orphans")
+    (workspace / "model.bin").write_text("kept")
+    theirs = materialise(Home(workspace, "another-pod"), uid="gone", attempt=1, inline="x", path="handler.py")
+    materialise(home, uid="gone", attempt=1, inline="x", path="handler.py")
+    stub.functions["gone"] = "gone/1"
+    stub.tasks["lost"] = pb.StatusResponse(id="lost", state=pb.EXECUTION_STATE_RUNNING)
+    async with serving(stub, socket), runtimed(place, socket, workspace, pod_uid=home.pod_uid) as world:
+        await until(lambda: not stub.functions and not stub.tasks and not found(home), what="orphans removed")
+        run, _ = await ready(place, world)
+        assert found(home) == {run.metadata.uid}
+    assert (workspace / "model.bin").read_text() == "kept"
+    assert (theirs / "handler.py").exists()

@@ -109,8 +109,10 @@ class Manager:
     async def unregister(self, run_uid: str, registration_id: str, *, cancel: bool, drain: float) -> None:
         """Stops new work, lets a running call end for *drain* seconds or cancels it, and ends every process.
 
-        Returns when that is done; an absent or stale registration is done already.
+        Returns when that is done; an absent or stale registration is done already. Without an id it is whatever is
+        registered for that Run: who asks so has lost the id, and the Run is gone.
         """
+        registration_id = registration_id or self._registry.current_id(run_uid)
         found = self._registry.find(run_uid, registration_id)
         if isinstance(found, Registration) and found.id not in self._ending:
             self._registry.move(found, State.DRAINING)

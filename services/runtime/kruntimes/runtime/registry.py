@@ -160,6 +160,11 @@ class Registry:
         """The registration of that id, where it is the current one of its Run."""
         return decide_find(self._current.get(run_uid), registration_id)
 
+    def current_id(self, run_uid: str) -> str:
+        """The id of the Run's current registration; empty where there is none."""
+        current = self._current.get(run_uid)
+        return current.id if current is not None else ""
+
     def named(self, registration_id: str) -> Registration | Refused:
         """The registration of that id, whose Run the caller does not say, where it is the current one."""
         return self.find(self._uids.get(registration_id, ""), registration_id)

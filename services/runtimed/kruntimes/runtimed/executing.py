@@ -61,7 +61,7 @@ class Executions:
                         text = f"{error.code().name}: {error.details()}"
                         if error.code() is grpc.StatusCode.ALREADY_EXISTS:
                             # An attempt before this one, of which the last step was lost with its process.
-                            await self._stop(held)
+                            await stop(self._executor, held.epoch.run_uid)
                             continue
                         ending = execution_ending(error.code().name, info_of(error), error.details() or "")
                     else:
@@ -107,23 +107,25 @@ class Executions:
     async def end(self, held: Held) -> None:
         """Stops what runs, waits for its end, and lets the server forget it. Raises NotReady; it may be repeated."""
         if held.sent:
-            await self._stop(held)
-
-    async def _stop(self, held: Held) -> None:
-        uid, wait = held.epoch.run_uid, FIRST_LOOK_SECONDS
-        await self._executor.cancel(uid)
-        try:
-            async with asyncio.timeout(CANCEL_SECONDS):
-                while (await self._executor.status(uid)).state is ExecutionState.RUNNING:
-                    await asyncio.sleep(wait)
-                    wait = min(wait * 2, LONGEST_LOOK_SECONDS)
-        except TimeoutError:
-            raise NotReady(f"the task did not end within {CANCEL_SECONDS:.0f} s of its cancellation") from None
-        await self._executor.forget(uid)
+            await stop(self._executor, held.epoch.run_uid)
 
     @property
     def _executor(self) -> Executor:
         return self.server.executor
+
+
+async def stop(executor: Executor, uid: str) -> None:
+    """Stops the task *uid*, waits for its end, and lets the server forget it. Raises NotReady; it may be repeated."""
+    wait = FIRST_LOOK_SECONDS
+    await executor.cancel(uid)
+    try:
+        async with asyncio.timeout(CANCEL_SECONDS):
+            while (await executor.status(uid)).state is ExecutionState.RUNNING:
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, LONGEST_LOOK_SECONDS)
+    except TimeoutError:
+        raise NotReady(f"the task did not end within {CANCEL_SECONDS:.0f} s of its cancellation") from None
+    await executor.forget(uid)
 
 
 def request_of(run: Run, held: Held, home: Home) -> pb.ExecuteRequest:

@@ -36,6 +36,7 @@ from kruntimes.runtimed.invoke import InvokeServer
 from kruntimes.runtimed.invoker import Ask, Invoker, Limits
 from kruntimes.runtimed.link import FunctionsLink
 from kruntimes.runtimed.metrics import Metrics
+from kruntimes.runtimed.orphans import Sweeper
 from kruntimes.runtimed.ownership import Own
 from kruntimes.runtimed.peer import Peers, PeerServer
 from kruntimes.runtimed.reconcile import Reconciler
@@ -126,6 +127,8 @@ class Service:
             fenced=lambda: self._pulse() >= Pulse.FENCED,
         )
 
+        self._sweeper = Sweeper(server=self._server, home=effects.home, owned=self._reconciler.owned)
+
     async def serve(self) -> None:
         """Starts in the order in which others depend on us, then works until cancelled."""
         async with AsyncExitStack() as stack:
@@ -160,6 +163,7 @@ class Service:
         await first_renewal(self._heartbeat.last_renewed)
         self._tasks.create_task(watch_pulse(self._pulse, self._pulse_changed))
         self._tasks.create_task(self._follow_gateway_ca())
+        self._tasks.create_task(self._sweeper.run())
         self._ready = True
         log.info("ready", extra={"runtime": f"{settings.namespace}/{settings.runtime}"})
         await work(self._queue, self._reconciler.reconcile, workers=WORKERS)

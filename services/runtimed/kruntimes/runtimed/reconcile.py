@@ -13,6 +13,7 @@ from kruntimes.runtimed.effects import Effects
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.metrics import Metrics
 from kruntimes.runtimed.observed import Moment, Observed
+from kruntimes.runtimed.orphans import claims
 
 MAX_STEPS = 32
 """Steps for one key in a row, several times the longest way there is; beyond it others get their turn."""
@@ -95,6 +96,11 @@ class Reconciler:
         if left <= 0:
             self._rewritten = now
         return max(0.0, left)
+
+    def owned(self) -> frozenset[str]:
+        """The UIDs of the Runs that are taken care of here."""
+        mine = {run.metadata.uid for run in self.runs.store.values() if claims(run)}
+        return frozenset(mine | {held.epoch.run_uid for held in self.effects.registry})
 
     def look_at(self, keys: Iterable[str]) -> None:
         """Queues *keys*."""

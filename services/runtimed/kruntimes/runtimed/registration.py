@@ -158,6 +158,7 @@ class RuntimeServer:
     async def unregister(self, *, run_uid: str, registration_id: str) -> None:
         """One UnregisterFunction, cancelling what is still in flight. An absent registration is no error.
 
+        Without an id a server of ours removes whatever is registered for that Run; others find nothing to remove.
         Raises NotReady where it is not known to have been done; it may be repeated.
         """
         request = pb.UnregisterFunctionRequest(
@@ -167,7 +168,8 @@ class RuntimeServer:
         try:
             await self._stub.UnregisterFunction(request, timeout=UNREGISTER_SECONDS)
         except grpc.aio.AioRpcError as error:
-            if error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED):
+            absent = error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED)
+            if absent or (not registration_id and error.code() is grpc.StatusCode.INVALID_ARGUMENT):
                 return
             text = describe(info_of(error), error.details() or "")
             raise NotReady(f"the function could not be unregistered: {error.code().name}: {text}") from error

@@ -93,10 +93,8 @@ def remove(home: Home, *, uid: str, attempt: int) -> None:
             root = _home(home, stack)
             run = os.open(uid, _FOLDER, dir_fd=root)
             stack.callback(os.close, run)
-            with suppress(FileNotFoundError):
-                shutil.rmtree(str(attempt), dir_fd=run)
-            with suppress(FileNotFoundError):
-                os.unlink(f"{attempt}.outputs", dir_fd=run)
+            for name in (str(attempt), f"{attempt}.outputs"):
+                _drop(name, run)
             with suppress(OSError):
                 os.rmdir(uid, dir_fd=root)
     except OSError as error:
@@ -118,13 +116,18 @@ def remove_all(home: Home, *, uid: str) -> None:
     """Removes whatever there is of a Run, whoever left it; repeated, it does nothing. Raises NotReady."""
     try:
         with ExitStack() as stack, suppress(FileNotFoundError):
-            root = _home(home, stack)
-            if stat.S_ISDIR(os.stat(uid, dir_fd=root, follow_symlinks=False).st_mode):
-                shutil.rmtree(uid, dir_fd=root)
-            else:
-                os.unlink(uid, dir_fd=root)
+            _drop(uid, _home(home, stack))
     except OSError as error:
         raise NotReady(f"the workspace could not be cleaned: {error.strerror}") from error
+
+
+def _drop(name: str, folder: int) -> None:
+    """Removes *name* of *folder*, whatever user code has made of it; a link goes, and not what it leads to."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
 
 
 def _home(home: Home, stack: ExitStack) -> int:

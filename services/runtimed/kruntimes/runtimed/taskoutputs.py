@@ -50,10 +50,13 @@ def read(path: Path) -> dict[str, str]:
         return {}
     except OSError as error:
         raise Terminal(f"${VARIABLE} cannot be read: {error.strerror}") from error
-    with open(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise Terminal(f"${VARIABLE} is not a file any more")
-        data = file.read(MAX_FILE_BYTES + 1)
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(fd)
     if len(data) > MAX_FILE_BYTES:
         raise Terminal(f"${VARIABLE} has more than {MAX_FILE_BYTES} bytes")
     try:
