@@ -95,7 +95,7 @@ class Pods:
         if known is not None and known != alive:
             log.info(
                 "heartbeat lives" if alive else "heartbeat is stale",
-                extra={"pod": key, "pod_uid": pod.metadata.uid, "runtime": pod.runtime},
+                extra={"pod": key, "pod_uid": pod.metadata.uid, "runtime": f"{pod.metadata.namespace}/{pod.runtime}"},
             )
         if known != alive or silence >= LOST_SECONDS:
             self._on_change(pod)

@@ -12,8 +12,8 @@ async def test_without_an_id_whatever_is_registered_for_the_run_goes(python: Cli
     other = await python.register("globals", "main.counter", uid="other")
     for _ in range(2):
         nameless = pb.FunctionRegistration(run_uid="lost")
-        await python.functions.UnregisterFunction(pb.UnregisterFunctionRequest(registration=nameless))
+        await python.stub.UnregisterFunction(pb.UnregisterFunctionRequest(registration=nameless))
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await python.functions.FunctionStatus(pb.FunctionStatusRequest(registration=lost.registration))
+        await python.stub.FunctionStatus(pb.FunctionStatusRequest(registration=lost.registration))
     assert error.value.code() is grpc.StatusCode.NOT_FOUND
     assert await other.output() == b"1"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Any
 
-OUTPUT, ENDED = "function log", "invocation ended"
-"""The message of a line that a function printed, and of the one that tells an invocation's outcome."""
+OUTPUT, ENDED = frozenset(("function log", "task log")), "invocation ended"
+"""The messages of a line that user code printed, and of the one that tells an invocation's outcome."""
 ACCEPTED = 202
 """The status of a request that cancels an invocation, whose id it carries."""
 TWICE = frozenset((ENDED, "function ready", "function unregistered"))
@@ -50,14 +50,14 @@ def wanted(line: Line, *, uid: str, invocation: str | None) -> bool:
     fields = line.fields
     if fields.get("run_uid") != uid or (invocation is not None and fields.get("invocation_id") != invocation):
         return False
-    return fields["message"] == OUTPUT or fields.get("component") != "runtime" or fields["message"] not in TWICE
+    return fields["message"] in OUTPUT or fields.get("component") != "runtime" or fields["message"] not in TWICE
 
 
 def text(line: Line, *, zone: tzinfo | None) -> str:
     """*line* for a person: time of day, invocation, and what the function printed or what became of it."""
     fields = line.fields
     invocation = str(fields.get("invocation_id") or "")
-    if fields["message"] == OUTPUT:
+    if fields["message"] in OUTPUT:
         said = str(fields.get("line", ""))
     elif fields["message"] == ENDED and fields.get("status") == ACCEPTED:
         said = "-- cancellation asked for"

@@ -7,14 +7,12 @@ import click
 from kruntimes.cli.options import Target, connection
 from kruntimes.cli.run import RUNTIMES, source_of, variable
 
-NOT_YET = "tasks are declared and kept, but this version runs none: it waits, Pending or Scheduled, for one that does"
-
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("args", nargs=-1)
 @click.option("--runtime", help="Runtime that runs it. [default: python for .py, bash for .sh]")
-@click.option("--entrypoint", help="Program in the Runtime that runs the source. [default: the Runtime's own]")
+@click.option("--entrypoint", help="File name under which FILE is written and run. [default: script]")
 @click.option("--name", help="Name of the Run. [default: made of FILE's]")
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable; may be repeated.")
 @click.option("--timeout", metavar="DURATION", help="Longest life of the task, such as 10m.")
@@ -31,7 +29,7 @@ def command(
 ) -> None:
     """Declares the task in FILE, with ARGS, and prints the name of its Run. Options of the task itself follow --.
 
-    A task runs once to its end. This version declares tasks only: none is run, and each waits for a later version.
+    A task runs once to its end. `krt logs NAME -f` follows what it prints, `krt wait NAME --for phase=Succeeded` waits.
     """
     from kruntimes.sdk import wire
 
@@ -48,4 +46,3 @@ def command(
     with target.client() as client:
         made = client.create(manifest)
     click.echo(made.metadata.name)
-    click.echo(f"krt: {NOT_YET}", err=True)

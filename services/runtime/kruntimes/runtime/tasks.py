@@ -99,7 +99,7 @@ class Tasks:
         log.info(
             "task ended",
             extra={
-                "task": task.id, "reason": result.reason.value, "code": result.exit_code,
+                "run_uid": task.id, "reason": result.reason.value, "code": result.exit_code,
                 "seconds": round(clock.monotonic() - began, 4),
             },
         )  # fmt: skip
@@ -165,7 +165,7 @@ class _Stream:
     """One of a task's two streams: its tail for Status, its lines for the server's own log."""
 
     def __init__(self, task_id: str, name: str, now: float) -> None:
-        self._extra: dict[str, object] = {"task": task_id, "stream": name}
+        self._extra: dict[str, object] = {"run_uid": task_id, "stream": name}
         self._tail = LogTail()
         self._lines = LineForwarder(now)
 

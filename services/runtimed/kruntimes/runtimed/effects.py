@@ -208,7 +208,8 @@ class Effects:
         epoch = held.epoch
         await asyncio.to_thread(source.remove, self.home, uid=epoch.run_uid, attempt=epoch.attempt)
         held.stage = Stage.RELEASED
-        log.info("run released", extra={"run_uid": epoch.run_uid, "attempt": epoch.attempt})
+        message = "task forgotten" if held.is_task else "function unregistered"
+        log.info(message, extra={"run_uid": epoch.run_uid, "attempt": epoch.attempt})
 
     def _say(self, run: Run, end: d.Finish) -> None:
         extra = _extra(run) | {"phase": end.phase.value, "reason": end.reason.value}

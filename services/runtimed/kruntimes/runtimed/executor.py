@@ -37,7 +37,7 @@ class Executor:
         await self._stub.Execute(request, timeout=CALL_SECONDS)
 
     async def status(self, run_uid: str) -> Execution:
-        """One Status, without outputs other than the server's own. Raises NotReady where there was no answer."""
+        """One Status, with the outputs that a server of ours has read. Raises NotReady where there was no answer."""
         try:
             answer: pb.StatusResponse = await self._stub.Status(pb.StatusRequest(id=run_uid), timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
@@ -47,6 +47,7 @@ class Executor:
         return Execution(
             state=_STATES.get(answer.state, ExecutionState.FAILED),
             message=_message(answer),
+            outputs=dict(answer.outputs),
             read_at=clock.monotonic(),
         )
 
