@@ -140,7 +140,9 @@ async def test_deletion_waits_for_its_end(place: Cluster, world: World, stub: St
 
 
 async def test_a_lifetime_ends(place: Cluster, world: World, stub: Stub) -> None:
-    run = await begun(place, world, stub, timeout="1s")
+    run = await place.assign(
+        await place.create(mode={"task": {}}, source={"inline": CODE}, timeout="2s"), world.pod_uid
+    )
     ended = await place.until(run, in_phase("Timeout"))
     assert reason(ended) == ("False", "LifetimeTimeout")
     assert stub.tasks == {}
