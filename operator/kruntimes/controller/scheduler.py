@@ -13,7 +13,6 @@ import msgspec
 
 from kruntimes.common import clock
 from kruntimes.common.api.phases import Phase
-from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.views import Pod
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.errors import ApiError, Conflict, Forbidden, Invalid, Missing
@@ -145,7 +144,7 @@ class Scheduler:
         path = paths.runs(run.metadata.namespace, run.metadata.name, "status")
         try:
             async with self._writes:
-                written = await self._kube.patch_json(path, _patch(run, action, now), ControlledRun)
+                written = await self._kube.patch_json(path, writes.of(run, action, now=now), ControlledRun)
         except (Conflict, Missing):
             self._take_back(run, assumed)
             return False
@@ -190,7 +189,7 @@ class Scheduler:
         elif isinstance(action, Explain):
             self._announcer.say(about(run), reason=action.reason.value, message=action.message, warning=True)
         elif isinstance(action, Cancel | Expire):
-            phase, reason = _end(action)
+            phase, reason = writes.ending(action)
             self._announcer.say(about(run), reason=reason.value, message=f"{phase.value} before it was assigned")
             self._metrics.ended.labels(reason=reason.value).inc()
             log.info("run ended before assignment", extra=extra | {"reason": reason.value})
@@ -207,20 +206,3 @@ def _assumed(run: ControlledRun, action: Assign) -> ControlledRun:
         conditions=state.conditions,
     )
     return msgspec.structs.replace(run, status=status)
-
-
-def _patch(run: ControlledRun, action: Action, now: float) -> writes.Patch:
-    if isinstance(action, Assign):
-        return writes.assign(run, action, now=now)
-    if isinstance(action, Explain):
-        return writes.explain(run, action, now=now)
-    if isinstance(action, Cancel | Expire):
-        phase, reason = _end(action)
-        return writes.end(run, phase, reason, now=now)
-    raise TypeError(f"nothing to write for {type(action).__name__}")
-
-
-def _end(action: Cancel | Expire) -> tuple[Phase, Reason]:
-    if isinstance(action, Cancel):
-        return Phase.CANCELLED, Reason.CANCELLED
-    return Phase.TIMEOUT, Reason.LIFETIME_TIMEOUT

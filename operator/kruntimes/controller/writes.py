@@ -15,7 +15,7 @@ from kruntimes.common.api.reasons import Reason, RunCondition
 from kruntimes.common.api.transitions import Writer, check
 from kruntimes.common.api.views import Condition
 from kruntimes.controller.lifecycle import Move
-from kruntimes.controller.schedule import Assign, Explain
+from kruntimes.controller.schedule import Action, Assign, Cancel, Expire, Explain
 from kruntimes.controller.views import ControlledRun, timestamp
 
 Patch = list[dict[str, Any]]
@@ -29,6 +29,25 @@ _ENDS: Mapping[Reason, str] = {
     Reason.FENCED_OUT_OF_ENDPOINTS: "its Runtime Pod is deleting, out of its Service, and has stopped by itself",
 }
 """Why a Run moved, for its condition Ready and, at its end, for status.message."""
+
+
+def of(run: ControlledRun, action: Action, *, now: float) -> Patch:
+    """The write that carries out what the scheduler decided; TypeError for what is not written."""
+    if isinstance(action, Assign):
+        return assign(run, action, now=now)
+    if isinstance(action, Explain):
+        return explain(run, action, now=now)
+    if isinstance(action, Cancel | Expire):
+        phase, reason = ending(action)
+        return end(run, phase, reason, now=now)
+    raise TypeError(f"nothing to write for {type(action).__name__}")
+
+
+def ending(action: Cancel | Expire) -> tuple[Phase, Reason]:
+    """The phase and the reason of a Run that ends before it is assigned."""
+    if isinstance(action, Cancel):
+        return Phase.CANCELLED, Reason.CANCELLED
+    return Phase.TIMEOUT, Reason.LIFETIME_TIMEOUT
 
 
 def assign(run: ControlledRun, action: Assign, *, now: float) -> Patch:

@@ -7,7 +7,7 @@ import pytest
 from kruntimes.common.api.phases import ASSIGNED, CLASSES, TERMINAL, Phase, classify
 from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.retry import may_retry
-from kruntimes.common.api.transitions import TRANSITIONS, ForbiddenTransition, Transition, Writer, check
+from kruntimes.common.api.transitions import TRANSITIONS, Event, ForbiddenTransition, Transition, Writer, check, row
 
 P, S, R, Y = Phase.PENDING, Phase.SCHEDULED, Phase.RUNNING, Phase.READY
 OK, BAD, LATE, GONE = Phase.SUCCEEDED, Phase.FAILED, Phase.TIMEOUT, Phase.CANCELLED
@@ -39,6 +39,48 @@ def test_every_cell(source: Phase, target: Phase, writer: Writer) -> None:
     else:
         with pytest.raises(ForbiddenTransition, match=f"{writer.value} may not move a Run from {source.value}"):
             check(source, target, writer)
+
+
+HELD = (S, R, Y)
+BY_EVENT: dict[Event, dict[Phase, Phase]] = {
+    Event.CANCEL_REQUESTED_WAITING: {P: GONE},
+    Event.LIFETIME_OVER_WAITING: {P: LATE},
+    Event.POD_HAS_ROOM: {P: S},
+    Event.UNCLAIMED: {S: P},
+    Event.CLAIMED: {S: R},
+    Event.REGISTERED: {R: Y},
+    Event.FORGOTTEN: {R: R, Y: R},
+    Event.REGISTRATION_FAILED: {R: P, Y: P},
+    Event.REGISTRATION_EXHAUSTED: {R: BAD, Y: BAD},
+    Event.CANCEL_REQUESTED: dict.fromkeys(HELD, GONE),
+    Event.DRAINED: dict.fromkeys(HELD, P),
+    Event.DRAINED_EXHAUSTED: dict.fromkeys(HELD, BAD),
+    Event.LIFETIME_OVER: dict.fromkeys(HELD, LATE),
+    Event.IDLE: {Y: LATE},
+    Event.TASK_SUCCEEDED: {R: OK},
+    Event.TASK_FAILED: {R: P},
+    Event.TASK_EXHAUSTED: {R: BAD},
+    Event.POD_LOST: dict.fromkeys(HELD, P),
+    Event.POD_LOST_EXHAUSTED: dict.fromkeys(HELD, BAD),
+    Event.POD_LOST_CANCELLED: dict.fromkeys(HELD, GONE),
+    Event.POD_LOST_LIFETIME: dict.fromkeys(HELD, LATE),
+}
+"""Read off design §5 by hand: where an event leads from a phase. What is not here is impossible."""
+
+
+@pytest.mark.parametrize(
+    ("source", "event"),
+    [pytest.param(*cell, id=f"{cell[0].value}-{cell[1].name}") for cell in itertools.product(Phase, Event)],
+)
+def test_where_an_event_leads(source: Phase, event: Event) -> None:
+    found = row(source, event)
+    assert (None if found is None else found.target) == BY_EVENT[event].get(source)
+
+
+def test_no_two_rows_answer_one_event_in_one_phase() -> None:
+    cells = [(source, one.event) for one in TRANSITIONS for source in one.sources]
+    assert len(cells) == len(set(cells))
+    assert {one.event for one in TRANSITIONS} == set(Event)
 
 
 def test_terminal_phases_are_four_and_final() -> None:
