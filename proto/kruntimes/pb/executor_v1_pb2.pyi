@@ -474,9 +474,12 @@ class RegisterFunctionResponse(_message.Message):
     REGISTRATION_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     FUNCTIONS_SOCKET_FIELD_NUMBER: _builtins.int
+    WARNING_FIELD_NUMBER: _builtins.int
     state: Global___FunctionRegistrationState.ValueType
     functions_socket: _builtins.str
     """Ours: a unix socket that takes invocations over the functions protocol."""
+    warning: _builtins.str
+    """Ours: what works, but not as its author will think; worth an Event. Empty for none."""
     @_builtins.property
     def registration(self) -> Global___FunctionRegistration: ...
     def __init__(
@@ -485,10 +488,11 @@ class RegisterFunctionResponse(_message.Message):
         registration: Global___FunctionRegistration | None = ...,
         state: Global___FunctionRegistrationState.ValueType = ...,
         functions_socket: _builtins.str = ...,
+        warning: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["registration", b"registration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["functions_socket", b"functions_socket", "registration", b"registration", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["functions_socket", b"functions_socket", "registration", b"registration", "state", b"state", "warning", b"warning"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

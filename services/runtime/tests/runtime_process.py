@@ -129,6 +129,7 @@ class Client:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.stub: Any = rpc.FunctionRuntimeStub(channel)
         self.runtime: Any = rpc.RuntimeStub(channel)
+        self.isolation = pb.FUNCTION_ISOLATION_UNSPECIFIED
         self._registered: list[Registered] = []
 
     async def register(
@@ -139,11 +140,11 @@ class Client:
         response = await self.stub.RegisterFunction(
             pb.RegisterFunctionRequest(
                 run_uid=uid or f"uid-{next(_uids)}", registration_attempt=attempt, working_dir=str(working_dir),
-                handler=handler, env=env or {}, registration_digest=digest, **more,
+                handler=handler, env=env or {}, registration_digest=digest, **{"isolation": self.isolation, **more},
             ),
             wait_for_ready=True, timeout=PATIENCE_SECONDS,
         )  # fmt: skip
-        function = Registered(self, response.registration, response.functions_socket)
+        function = Registered(self, response)
         self._registered.append(function)
         if response.state != expect:
             raise AssertionError(f"state {response.state}: {(await function.status()).fatal_error}")
@@ -158,10 +159,11 @@ class Client:
 
 
 class Registered:
-    def __init__(self, client: Client, registration: pb.FunctionRegistration, functions_socket: str = "") -> None:
+    def __init__(self, client: Client, response: pb.RegisterFunctionResponse) -> None:
         self.client = client
-        self.functions_socket = functions_socket
-        self.registration = registration
+        self.functions_socket = response.functions_socket
+        self.warning = response.warning
+        self.registration = response.registration
 
     def call(self, event: bytes = b"null", *, content_type: str = "application/json", millis: int = 20_000,
              invocation_id: str = "inv-1") -> Any:  # fmt: skip

@@ -1,11 +1,23 @@
-"""What people's Python functions do, each a program on disk, through a real Runtime Server process."""
+"""What people's Python functions do, each a program on disk, through a real Runtime Server process, both isolations."""
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.runtime_process import FAILED, Client, Server, alive, until
+from tests.runtime_process import FAILED, Client, Server, alive, connect, until
+
+from kruntimes.pb import executor_v1_pb2 as pb
+
+WORKER, FORK = pb.FUNCTION_ISOLATION_WORKER, pb.FUNCTION_ISOLATION_FORK
+
+
+@pytest.fixture(params=[WORKER, FORK], ids=["worker", "fork"])
+async def python(python_server: Server, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+    async with connect(python_server) as client:
+        client.isolation = request.param
+        yield client
 
 
 def event(value: object) -> bytes:
@@ -189,7 +201,8 @@ async def test_what_is_left_behind_delays_no_answer_and_does_not_accumulate(
 ) -> None:
     function = await python.register("leaves_behind", f"main.{handler}")
     await function.output()
-    await until(lambda: len(python_server.processes()) <= 3, "processes stay")
+    own = 3 if python.isolation == WORKER else 4  # the child that is made ahead
+    await until(lambda: len(python_server.processes()) <= own, "processes stay")
     before = len(python_server.processes())
     for _ in range(20):
         assert await function.output(millis=5000) == (b"[1,2]" if handler == "pool" else b"left")
@@ -200,7 +213,7 @@ async def test_what_is_left_behind_delays_no_answer_and_does_not_accumulate(
 async def test_too_many_threads_left_replace_the_process(python: Client) -> None:
     function = await python.register("leaves_behind", "main.endless_thread")
     pids = [int(await function.output()) for _ in range(80)]
-    assert len(set(pids)) == 2
+    assert len(set(pids)) == (2 if python.isolation == WORKER else 80)
 
 
 async def test_processes_of_the_module_itself_stay(python: Client) -> None:
@@ -262,10 +275,11 @@ async def test_coroutines(python: Client) -> None:
 # --- state
 
 
-async def test_a_warm_process_keeps_globals_and_a_new_registration_starts_afresh(python: Client) -> None:
+async def test_a_warm_process_keeps_globals_and_a_fork_or_a_new_registration_starts_afresh(python: Client) -> None:
     for handler in ("counter", "default"):
         function = await python.register("globals", f"main.{handler}")
-        assert [await function.output() for _ in range(3)] == [b"1", b"2", b"3"]
+        expected = [b"1", b"2", b"3"] if python.isolation == WORKER else [b"1", b"1", b"1"]
+        assert [await function.output() for _ in range(3)] == expected
         again = await python.register("globals", f"main.{handler}")
         assert await again.output() == b"1"
 

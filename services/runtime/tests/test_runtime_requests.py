@@ -43,7 +43,6 @@ def test_a_good_registration() -> None:
         pytest.param({"env": {"A": "x\0"}}, "env", id="nul"),
         pytest.param({"env": {"A": "x" * 200_000}}, "env", id="too-large"),
         pytest.param({"idle_timeout": -1}, "idle_timeout", id="negative"),
-        pytest.param({"forked": True}, "FORK", id="isolation-that-is-not-offered"),
     ],
 )
 def test_bad_registrations_name_the_field(changes: dict[str, object], names: str) -> None:
@@ -51,6 +50,13 @@ def test_bad_registrations_name_the_field(changes: dict[str, object], names: str
     assert isinstance(refused, Refused)
     assert refused.code is Code.INVALID_ARGUMENT
     assert names in refused.message
+
+
+@pytest.mark.parametrize(("kind", "handler", "forked"), [("python", "main.handler", True), ("bash", "main.run", False)])
+def test_isolation_fork_concerns_python_only(kind: str, handler: str, forked: bool) -> None:
+    wanted = check(kind=kind, handler=handler, forked=True)
+    assert isinstance(wanted, Wanted)
+    assert wanted.forked is forked
 
 
 @pytest.mark.parametrize("handler", ["file.run", "sub/dir/file-1.run-it", "a.b"])

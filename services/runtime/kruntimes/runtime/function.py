@@ -8,14 +8,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kruntimes.common import clock
 from kruntimes.functions.wire.events import Call, Result
 from kruntimes.functions.wire.invocations import invocation_call
-from kruntimes.runtime import answers, bounds
+from kruntimes.runtime import answers, bounds, scratch
 from kruntimes.runtime.answers import Answer
-from kruntimes.runtime.host.protocol import INITIALISE, Config, ErrorDocument
+from kruntimes.runtime.host.protocol import INITIALISE, Config, ErrorDocument, Meta
 from kruntimes.runtime.hosts import Ended, HostProcess, Nursery
 from kruntimes.runtime.ladder import LADDERS, Action, Why, leaves_host_usable
 from kruntimes.runtime.logtail import LineForwarder, Lines, LogTail
@@ -105,7 +106,7 @@ class Function:
     """A function and its host.
 
     tasks: where what must outlive one call runs. on_failure: told why, whenever a host could not be initialised,
-    after which the function takes no more calls.
+    after which the function takes no more calls. warning: of the last initialisation, empty for none.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Function:
         self._previous: HostProcess | None = None
         self._starting: asyncio.Task[HostProcess | ErrorDocument] | None = None
         self._stopper: Stopper | None = None
+        self.warning = ""
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -201,6 +203,8 @@ class Function:
         if self._closed:
             return ErrorDocument(reason="Closed", message="the function was unregistered")
         self._tail.clear()
+        if self._spec.config.scratch:
+            await asyncio.to_thread(scratch.empty, Path(self._spec.config.scratch))
         try:
             host = self._host = await self._nursery.start(self._on_log)
         except OSError as error:
@@ -221,6 +225,7 @@ class Function:
             stopper.end()
         host.drain_log()
         if isinstance(result, Result) and result.code == answers.OK and stopper.why is None:
+            self.warning = _warning_of(result)
             return host
         host.kill()
         ended = await host.ended
@@ -282,6 +287,13 @@ class Function:
             output.warning("function log lines suppressed", extra={**self._extra, "lines": lines.suppressed})
         for line in lines.lines:
             output.info("function log", extra={**self._extra, "line": line})
+
+
+def _warning_of(result: Result) -> str:
+    try:
+        return bounds.head(Meta.decode(result.meta).warning, bounds.MAX_MESSAGE_BYTES)
+    except (ValueError, RecursionError):
+        return ""
 
 
 async def _retire(host: HostProcess) -> None:

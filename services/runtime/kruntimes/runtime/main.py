@@ -70,7 +70,7 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
     nursery = Nursery(control, options.host, lost.set)
     try:
         async with asyncio.TaskGroup() as tasks:
-            manager = Manager(nursery, tasks, limits, metrics)
+            manager = Manager(nursery, tasks, folders, limits, metrics)
             programs = Tasks(nursery, tasks, folders, metrics)
             metrics.follow(lambda: manager.in_flight)
             try:

@@ -32,11 +32,14 @@ from kruntimes.runtime.registry import (
     Wanted,
     decide_invoke,
 )  # fmt: skip
+from kruntimes.runtime.scratch import Scratch
 
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 8.0
 """How long running calls may go on when the server ends, or when UnregisterFunction does not say (second source)."""
+SCRATCH_NAME_CHARS = 12
+"""Of a registration's id: sockets lie in that folder too, and their paths have 107 bytes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +73,16 @@ class Invocation:
 class Manager:
     """See the module. tasks: runs everything that outlives a request; nursery: starts hosts."""
 
-    def __init__(self, nursery: Nursery, tasks: asyncio.TaskGroup, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        tasks: asyncio.TaskGroup,
+        folders: Scratch,
+        limits: Limits,
+        metrics: Metrics,
+    ) -> None:
         self._nursery = nursery
+        self._folders = folders
         self._tasks = tasks
         self._limits = limits
         self._metrics = metrics
@@ -176,9 +187,11 @@ class Manager:
     def _begin(self, new: New) -> None:
         registration = new.registration
         wanted = registration.wanted
+        scratch = self._scratch_of(registration)
         config = Config(
             handler=wanted.handler, working_dir=wanted.working_dir, attempt=wanted.attempt,
-            env=requests.environment_of(wanted, os.environ),
+            env=requests.environment_of(wanted, {**os.environ, **({"TMPDIR": scratch} if scratch else {})}),
+            scratch=scratch, forked=wanted.forked,
         )  # fmt: skip
         spec = Spec(
             run_uid=wanted.run_uid, registration=registration.id, attempt=wanted.attempt, config=config,
@@ -194,6 +207,13 @@ class Manager:
         self._initialising[registration.id] = task
         task.add_done_callback(lambda _: self._initialising.pop(registration.id, None))
 
+    def _scratch_of(self, registration: Registration) -> str:
+        try:
+            return str(self._folders.make(registration.id[:SCRATCH_NAME_CHARS]))
+        except OSError as error:
+            log.warning("a function has no scratch folder", extra={"error": error.strerror})
+            return ""
+
     async def _initialise(
         self, registration: Registration, function: Function, before: asyncio.Task[None] | None
     ) -> None:
@@ -204,12 +224,14 @@ class Manager:
         extra: dict[str, object] = {"run_uid": registration.wanted.run_uid, "attempt": registration.wanted.attempt}
         self._metrics.initialised(ok=error is None, seconds=clock.monotonic() - began)
         if error is None:
-            self._registry.move(registration, State.READY)
+            self._registry.move(registration, State.READY, warning=function.warning)
             log.info("function ready", extra={**extra, "handler": registration.wanted.handler})
+            if function.warning:
+                log.warning("function warning", extra={**extra, "warning": function.warning})
 
     def _failed(self, registration: Registration) -> Callable[[ErrorDocument], None]:
         def failed(error: ErrorDocument) -> None:
-            self._registry.move(registration, State.FAILED, fatal_error(error))
+            self._registry.move(registration, State.FAILED, fatal_error=fatal_error(error))
             log.warning(
                 "function failed to start",
                 extra={
@@ -257,6 +279,7 @@ class Manager:
         if work is not None:
             await asyncio.wait({work})
         self._functions.pop(registration.id, None)
+        await asyncio.to_thread(self._folders.discard, registration.id[:SCRATCH_NAME_CHARS])
         self._registry.remove(registration)
         self._lanes.forget(registration.id)
         log.info(

@@ -50,16 +50,18 @@ class Wanted:
     working_dir: str
     env: tuple[tuple[str, str], ...] = ()
     idle_timeout: int = 0
+    forked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """One generation of one function. id: opaque. fatal_error: why it is FAILED."""
+    """One generation of one function. id: opaque. fatal_error: why it is FAILED. warning: of one that is READY."""
 
     id: str
     wanted: Wanted
     state: State = State.REGISTERING
     fatal_error: str = ""
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +171,13 @@ class Registry:
         """The registration of that id, whose Run the caller does not say, where it is the current one."""
         return self.find(self._uids.get(registration_id, ""), registration_id)
 
-    def move(self, registration: Registration, state: State, fatal_error: str = "") -> None:
+    def move(self, registration: Registration, state: State, *, fatal_error: str = "", warning: str = "") -> None:
         """Notes a new state of *registration*; that of a stale one changes nothing, and DRAINING is never left."""
         current = self._current.get(registration.wanted.run_uid)
         if current is not None and current.id == registration.id and current.state is not State.DRAINING:
-            self._current[registration.wanted.run_uid] = replace(current, state=state, fatal_error=fatal_error)
+            self._current[registration.wanted.run_uid] = replace(
+                current, state=state, fatal_error=fatal_error, warning=warning
+            )
 
     def remove(self, registration: Registration) -> None:
         """Forgets *registration* itself; a newer one of the same Run stays."""

@@ -47,7 +47,10 @@ def check_registration(
     idle_timeout: int,
     forked: bool,
 ) -> Wanted | Refused:
-    """The wanted registration, or INVALID_ARGUMENT with a sentence that names the field. kind: of the hosts."""
+    """The wanted registration, or INVALID_ARGUMENT with a sentence that names the field. kind: of the hosts.
+
+    forked: isolation FORK. A Bash function needs nothing for it: each of its calls has a subshell of its own.
+    """
     pattern, form = _HANDLERS[kind]
     faults = (
         (_UID.fullmatch(run_uid) is None, "run_uid is empty, too long or not visible ASCII"),
@@ -56,14 +59,13 @@ def check_registration(
         (len(handler) > MAX_HANDLER_BYTES or pattern.fullmatch(handler) is None, f"handler is not of the form {form}"),
         (idle_timeout < 0, "idle_timeout_seconds is negative"),
         *_environment_faults(working_dir, env),
-        (forked, "isolation FORK is not offered by this Runtime Server; use WORKER"),
     )
     for wrong, message in faults:
         if wrong:
             return Refused(Code.INVALID_ARGUMENT, "InvalidRegistration", message)
     return Wanted(
         run_uid=run_uid, attempt=attempt, digest=digest, handler=handler, working_dir=os.path.realpath(working_dir),
-        env=tuple(sorted(env.items())), idle_timeout=idle_timeout,
+        env=tuple(sorted(env.items())), idle_timeout=idle_timeout, forked=forked and kind == "python",
     )  # fmt: skip
 
 

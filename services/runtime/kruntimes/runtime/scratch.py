@@ -36,6 +36,10 @@ class Scratch:
         path.mkdir(_MODE)
         return path
 
+    def discard(self, name: str) -> None:
+        """Removes the folder *name*."""
+        remove(self._root / name)
+
     def close(self) -> None:
         """Removes everything."""
         remove(self._root)

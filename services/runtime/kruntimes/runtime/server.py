@@ -57,6 +57,7 @@ class Functions(rpc.FunctionRuntimeServicer):
             registration=pb.FunctionRegistration(run_uid=request.run_uid, registration_id=found.id),
             state=_STATES[found.state],
             functions_socket=self._functions_socket,
+            warning=found.warning,
         )
 
     async def FunctionStatus(self, request: pb.FunctionStatusRequest, context: Context) -> pb.FunctionStatusResponse:

@@ -92,7 +92,7 @@ class Tasks:
             result = executions.not_started(running.execution, error.strerror or str(error))
         else:
             result = await running.end(folder / _OUTPUTS)
-            await asyncio.to_thread(scratch.remove, folder)
+            await asyncio.to_thread(self._folders.discard, running.number)
         del self._running[task.id]
         self._executions.ended(result)
         self._metrics.task_ended(ok=result.state is State.SUCCEEDED, reason=result.reason.value)

@@ -16,7 +16,8 @@ from kruntimes.runtime import bounds
 from kruntimes.runtime.host import answer
 from kruntimes.runtime.host.calls import context_of
 from kruntimes.runtime.host.context import Context
-from kruntimes.runtime.host.leftovers import Leftovers
+from kruntimes.runtime.host.ends import how_it_ended, signal_name
+from kruntimes.runtime.host.leftovers import Leftovers, ScratchFolder
 from kruntimes.runtime.host.protocol import Config, ErrorDocument, Meta
 from kruntimes.runtime.host.serve import NOT_STARTED, Answer
 from kruntimes.runtime.proc import tree
@@ -44,6 +45,7 @@ class BashHost:
         self._leftovers: Leftovers | None = None
         self._calls, self._stdout, self._status = -1, -1, -1
         self._input, self._outputs = -1, -1
+        self._scratch = ScratchFolder("")
 
     def initialise(self, config: Config) -> Answer:
         """Checks the file's syntax, then sources it in the shell that stays."""
@@ -58,6 +60,7 @@ class BashHost:
             message = bounds.head(str(error), bounds.MAX_MESSAGE_BYTES)
             return Answer.error(500, ErrorDocument(reason="InitialisationFailed", message=message, type="ShellError"))
         self._leftovers = Leftovers()
+        self._scratch = ScratchFolder(config.scratch)
         return Answer(200, b"", "")
 
     def begin(self, call: Call) -> None:
@@ -97,8 +100,13 @@ class BashHost:
         """Ends processes that the call left, and forgets what they wrote since."""
         if self._leftovers is not None:
             self._leftovers.end_processes()
+        self.tidy_disk()
         while _read(self._stdout, PIPE_BYTES):
             pass
+
+    def tidy_disk(self) -> None:
+        """Removes the temporary files that the call left."""
+        self._scratch.empty()
 
     def _start(self, script: Path, function: str) -> None:
         check = subprocess.run(
@@ -123,7 +131,7 @@ class BashHost:
         if word == b"missing":
             raise ShellError(f"{script.name} defines no function {function!r}")
         if word != b"ready":
-            raise ShellError(f"{script.name}: {_how_it_ended(self._shell.wait())} while it was sourced")
+            raise ShellError(f"{script.name}: {how_it_ended(self._shell.wait())} while it was sourced")
 
     def _collect(self, context: Context) -> tuple[int | None, bytearray]:
         """The function's status, None where the shell itself ended, and at most one byte too much of its output."""
@@ -165,7 +173,7 @@ class BashHost:
         return Answer(200, bytes(body), _type_of(body), Meta(outputs=outputs))
 
     def _shell_ended(self) -> Answer:
-        how = _how_it_ended(self._shell.wait()) if self._shell is not None else "ended"
+        how = how_it_ended(self._shell.wait()) if self._shell is not None else "ended"
         return Answer.error(
             500, ErrorDocument(reason="FunctionError", message=f"the shell {how}", type="ShellEnded"),
             recycle="the shell ended",
@@ -217,19 +225,6 @@ def _type_of(body: bytearray) -> str:
 
 
 def _how_it_returned(status: int) -> str:
-    if status > 128 and (name := _signal_name(status - 128)):
+    if status > 128 and (name := signal_name(status - 128)):
         return f"returned status {status} (as after {name})"
     return f"returned status {status}"
-
-
-def _how_it_ended(returncode: int) -> str:
-    if returncode < 0:
-        return f"was killed by {_signal_name(-returncode) or f'signal {-returncode}'}"
-    return f"exited with status {returncode}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return ""

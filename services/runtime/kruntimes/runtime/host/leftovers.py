@@ -1,4 +1,4 @@
-"""What a call leaves behind: ended after its answer was sent, so that nothing accumulates in a warm host.
+"""What a call leaves behind: ended or removed after its answer was sent, so that nothing accumulates in a warm host.
 
 The host is the sub-reaper of its descendants, so one system call tells that there is nothing to do.
 """
@@ -6,7 +6,9 @@ The host is the sub-reaper of its descendants, so one system call tells that the
 import os
 import sys
 import threading
+from pathlib import Path
 
+from kruntimes.runtime import scratch
 from kruntimes.runtime.proc import tree
 
 MAX_THREADS_LEFT = 64
@@ -48,6 +50,19 @@ class Leftovers:
                     os.waitpid(pid, os.WNOHANG)
                 except ChildProcessError:
                     continue
+
+
+class ScratchFolder:
+    """The function's folder for temporary files; what was in it when the function became ready stays."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path) if path else None
+        self._keep = frozenset(os.listdir(path)) if path else frozenset()
+
+    def empty(self) -> None:
+        """Removes what the call left."""
+        if self._path is not None:
+            scratch.empty(self._path, self._keep)
 
 
 def _no_child() -> bool:

@@ -19,12 +19,18 @@ HOST_LIMITS = WireLimits(payload=LINK_LIMITS.payload, body=LINK_LIMITS.body, met
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """How a host becomes the host of one function. env: its whole environment. working_dir: absolute."""
+    """How a host becomes the host of one function.
+
+    env: its whole environment. working_dir: absolute. scratch: its folder for temporary files, empty for none.
+    forked: each call in a fresh fork (Python only; a call of a Bash function runs in a subshell anyway).
+    """
 
     handler: str
     working_dir: str
     env: dict[str, str]
     attempt: int
+    scratch: str = ""
+    forked: bool = False
 
     def encode(self) -> bytes:
         """As JSON."""
@@ -61,14 +67,18 @@ class ErrorDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
-    """Beside an answer. recycle: why the host should not serve another call, empty for none."""
+    """Beside an answer. recycle: why the host should not serve another call, empty for none.
+
+    warning: of the initialisation: what works, but not as its author will think; empty for none.
+    """
 
     outputs: dict[str, str] = field(default_factory=dict)
     recycle: str = ""
+    warning: str = ""
 
     def encode(self) -> bytes:
         """As JSON; nothing where there is nothing to say."""
-        return json.dumps(asdict(self)).encode() if self.outputs or self.recycle else b""
+        return json.dumps(asdict(self)).encode() if self.outputs or self.recycle or self.warning else b""
 
     @classmethod
     def decode(cls, data: bytes) -> "Meta":
@@ -78,7 +88,8 @@ class Meta:
         document = json.loads(data)
         if not isinstance(document, dict) or not isinstance(document.get("outputs"), dict):
             raise ValueError("not a description of an answer")
-        return cls(outputs=document["outputs"], recycle=_printable(document.get("recycle", "")))
+        texts = {name: _printable(document.get(name, "")) for name in ("recycle", "warning")}
+        return cls(outputs=document["outputs"], **texts)
 
 
 def _printable(value: object) -> str:

@@ -24,7 +24,7 @@ from kruntimes.runtime.host.answer import (
 )
 from kruntimes.runtime.host.calls import context_of
 from kruntimes.runtime.host.context import Context
-from kruntimes.runtime.host.leftovers import Leftovers
+from kruntimes.runtime.host.leftovers import Leftovers, ScratchFolder
 from kruntimes.runtime.host.protocol import Config, ErrorDocument, Meta
 from kruntimes.runtime.host.serve import NOT_STARTED, Answer, Stopped
 
@@ -44,6 +44,7 @@ class PythonHost:
         self._task: asyncio.Task[Any] | None = None
         self._leftovers: Leftovers | None = None
         self._recycle = ""
+        self._scratch = ScratchFolder("")
 
     def initialise(self, config: Config) -> Answer:
         """Imports the module and finds the handler."""
@@ -57,7 +58,8 @@ class PythonHost:
             return Answer.error(500, report.fatal(error, config.working_dir))
         self._attempt = config.attempt
         self._leftovers = Leftovers()
-        return Answer(200, b"", "")
+        self._scratch = ScratchFolder(config.scratch)
+        return Answer(200, b"", "", Meta(warning=_threads_lost() if config.forked else ""))
 
     def begin(self, call: Call) -> None:
         """Makes the call's context, which is what a cancellation reaches."""
@@ -99,6 +101,11 @@ class PythonHost:
             self._end_tasks(self._runner.get_loop())
         if self._leftovers is not None and not self._recycle:
             self._leftovers.end_processes()
+        self.tidy_disk()
+
+    def tidy_disk(self) -> None:
+        """Removes the temporary files that the call left."""
+        self._scratch.empty()
 
     def _run(self, event: object, context: Context) -> object:
         assert self._handler is not None, "a call came before the initialisation"
@@ -137,6 +144,14 @@ class PythonHost:
         if self._recycle:
             answer.meta = Meta(outputs=answer.meta.outputs, recycle=self._recycle)
         return answer
+
+
+def _threads_lost() -> str:
+    """What becomes of threads that the import started, native ones included; empty where there are none."""
+    count = len(os.listdir("/proc/self/task")) - 1
+    if not count:
+        return ""
+    return f"importing the module started threads ({count}), which the forks that run the calls do not have"
 
 
 def _enter(config: Config) -> None:

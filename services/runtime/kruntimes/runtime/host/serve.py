@@ -17,6 +17,7 @@ from kruntimes.functions.wire.calls import CallDecoder
 from kruntimes.functions.wire.encode import encode_result
 from kruntimes.functions.wire.events import Call, CallEvent, Cancel, Mode, Quit, Result
 from kruntimes.runtime.host import forks
+from kruntimes.runtime.host.forked import ForkLoop
 from kruntimes.runtime.host.protocol import ERROR_TYPE, HOST_LIMITS, INITIALISE, Config, ErrorDocument, Meta
 
 ASK_SIGNAL = signal.SIGURG
@@ -70,6 +71,9 @@ class Host(Protocol):
     def tidy(self) -> None:
         """After the answer was sent: ends what the call left behind."""
 
+    def tidy_disk(self) -> None:
+        """The part of it that concerns files."""
+
 
 def serve(link: socket.socket, host: Host) -> NoReturn:
     """Serves *host* on *link* until the other side asks for the end or closes; never returns."""
@@ -83,7 +87,7 @@ class _Loop:
         self._decoder = CallDecoder(Mode.LINK, HOST_LIMITS)
         self._events: deque[CallEvent] = deque()
         self._current: str | None = None
-        self._asked = False
+        self._asked = self._forked = False
         self._link = socket.socket(fileno=_move(link.detach()))
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(ASK_SIGNAL, self._on_ask)
@@ -91,6 +95,8 @@ class _Loop:
 
     def run(self) -> NoReturn:
         while True:
+            if self._forked:
+                self._fork_from_now_on()
             match self._next():
                 case Call() as call:
                     self._serve(call)
@@ -100,6 +106,12 @@ class _Loop:
                     pass  # of a call that has ended meanwhile
                 case _:
                     os._exit(EX_PROTOCOL)
+
+    def _fork_from_now_on(self) -> NoReturn:
+        ForkLoop(
+            self._link, self._decoder, self._events, run_child=lambda link: serve(link, self._host),
+            tidy=self._host.tidy_disk, leave=self._leave, ask=ASK_SIGNAL,
+        ).run()  # fmt: skip
 
     def _next(self) -> CallEvent:
         while not self._events:
@@ -113,7 +125,9 @@ class _Loop:
         self._current, self._asked = call.uid, False
         try:
             if call.function == INITIALISE:
-                answer = self._host.initialise(Config.decode(call.payload or b""))
+                config = Config.decode(call.payload or b"")
+                answer = self._host.initialise(config)
+                self._forked = config.forked and answer.code == 200
             else:
                 self._host.begin(call)
                 self._read_on()  # a cancellation may have come together with the call
