@@ -12,6 +12,9 @@ from kruntimes.pb import executor_v1_pb2 as pb
 
 WORKER, FORK = pb.FUNCTION_ISOLATION_WORKER, pb.FUNCTION_ISOLATION_FORK
 
+TRIES = 5
+"""A busy machine may not let a process come to its last words in the quarter of a second that it has."""
+
 
 @pytest.fixture(params=[WORKER, FORK], ids=["worker", "fork"])
 async def python(python_server: Server, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
@@ -203,10 +206,9 @@ async def test_what_is_left_behind_delays_no_answer_and_does_not_accumulate(
     await function.output()
     own = 3 if python.isolation == WORKER else 4  # the child that is made ahead
     await until(lambda: len(python_server.processes()) <= own, "processes stay")
-    before = len(python_server.processes())
     for _ in range(20):
         assert await function.output(millis=5000) == (b"[1,2]" if handler == "pool" else b"left")
-    await until(lambda: len(python_server.processes()) <= before, "processes accumulate")
+    await until(lambda: len(python_server.processes()) <= own, "processes accumulate")
     await until(lambda: not python_server.zombies(), "zombies stay")
 
 
@@ -234,11 +236,16 @@ async def test_processes_of_the_module_itself_stay(python: Client) -> None:
 )  # fmt: skip
 async def test_the_deadline_ends_everything(python: Client, python_server: Server, handler: str, stage: str) -> None:
     function = await python.register("never_ends", f"main.{handler}")
-    (host,) = filter(_is_host, python_server.processes())
-    failure = await function.fails(millis=300)
-    assert (failure.code, failure.reason, failure.metadata["stage"]) == ("DEADLINE_EXCEEDED", "DeadlineExceeded", stage)
+    for _ in range(TRIES):
+        await until(lambda: list(filter(_is_host, python_server.processes())), "there is no host")
+        hosts = list(filter(_is_host, python_server.processes()))
+        failure = await function.fails(millis=300)
+        assert (failure.code, failure.reason) == ("DEADLINE_EXCEEDED", "DeadlineExceeded")
+        if failure.metadata["stage"] == stage:
+            break
+    assert failure.metadata["stage"] == stage
     if stage != "ask":
-        assert not alive(host)
+        assert not any(map(alive, hosts))
     assert not [pid for pid in python_server.processes() if _cmdline(pid).startswith(b"sleep\0")]
     status = await function.status()
     assert status.in_flight == 0
