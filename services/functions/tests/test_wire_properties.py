@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import fuzz_wire
 
+from kruntimes.functions.wire import fields
 from kruntimes.functions.wire.calls import CallDecoder
 from kruntimes.functions.wire.encode import NotEncodable, encode_call, encode_result
 from kruntimes.functions.wire.events import Call, CallEvent, Mode, Result
@@ -121,6 +122,20 @@ def test_a_result_is_read_back(result: Result) -> None:
     assert ResultDecoder().feed(encode_result(result, Mode.LINK)) == [result]
 
 
-@given(fields=st.lists(TEXT, max_size=5))
-def test_fields_are_read_back(fields: list[str]) -> None:
-    assert split(" ".join(quote(field) for field in fields)) == fields
+@given(text=st.lists(st.sampled_from(["a", "bc", " ", "  ", '"', '""', "'", "\t", "\u2028"]), max_size=12).map("".join))
+@settings(max_examples=300, deadline=None)
+def test_the_short_way_reads_fields_as_the_careful_one(text: str) -> None:
+    try:
+        expected: list[str] | str = fields._any(text)
+    except fields.FieldError as error:
+        expected = str(error)
+    try:
+        got: list[str] | str = split(text)
+    except fields.FieldError as error:
+        got = str(error)
+    assert got == expected
+
+
+@given(parts=st.lists(TEXT, max_size=5))
+def test_fields_are_read_back(parts: list[str]) -> None:
+    assert split(" ".join(quote(part) for part in parts)) == parts

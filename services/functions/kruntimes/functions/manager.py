@@ -311,21 +311,18 @@ class Manager:
         self._set_timer()
 
     def _do(self, effect: Effect) -> None:
-        match effect:
-            case Emit(sink, event):
-                sink(event)
-            case Start(invocation):
-                self._start(invocation)
-            case Stop(invocation, why):
-                self._stop_one(invocation, why)
-            case Kill(invocation):
-                assert invocation.route.handler is not None
-                invocation.route.handler.kill(invocation)
-            case _:
-                log.warning(
-                    "call awaits its result",
-                    extra={"transaction": effect.invocation.call.uid, "function": effect.invocation.call.function},
-                )
+        if isinstance(effect, Emit):
+            effect.sink(effect.event)
+        elif isinstance(effect, Start):
+            self._start(effect.invocation)
+        elif isinstance(effect, Stop):
+            self._stop_one(effect.invocation, effect.why)
+        elif isinstance(effect, Kill):
+            if (handler := effect.invocation.route.handler) is not None:
+                handler.kill(effect.invocation)
+        else:
+            call = effect.invocation.call
+            log.warning("call awaits its result", extra={"transaction": call.uid, "function": call.function})
 
     def _start(self, invocation: Invocation) -> None:
         handler = invocation.route.handler
