@@ -86,6 +86,13 @@ class Access:
         self._count = count
         self._flights: dict[tuple[bytes, bool], _Flight] = {}
 
+    def known(self, token: str, question: Question, *, uid: str) -> Verdict | None:
+        """What is remembered of *token*, without asking anybody; None where nothing is."""
+        verdict = self._cache.get(cache_key(token, question, uid), now=clock.monotonic(), wall=clock.wall())
+        if verdict is not None:
+            self._count("hit")
+        return verdict
+
     async def check(self, token: str, question: Question, *, uid: str, cache: bool = True) -> Verdict:
         """What the API server says of *token*; a hit answers without suspending.
 
