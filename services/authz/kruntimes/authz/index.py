@@ -103,6 +103,10 @@ class Index:
             self._forget(uid, appeared)
         return self._names.name(namespace=namespace, uid=uid)
 
+    def has_runtime(self, *, namespace: str, runtime: str) -> bool:
+        """Whether there is such a Runtime, as far as is known; not knowing counts as no."""
+        return f"{namespace}/{runtime}" in self._runtimes.store
+
     async def astray(self, *, namespace: str, runtime: str, name: str) -> bool:
         """Whether this Run is certainly not of a Runtime of that name, and nobody else can say so: there is none.
 

@@ -2,16 +2,16 @@
 
 Envoy sends method, path and four headers of each request, never a body. Status 200 lets it through and names, in
 headers that Envoy takes over, the shard, the Runtime and for how long the Pod may be silent. Any other status is the
-caller's answer as it stands, except 5xx, for which Envoy has an answer of its own.
+caller's answer as it stands, except 5xx, for which Envoy has an answer of its own. Where the index and the decision
+cache know, the answer is written in the call that brought the request.
 """
 
+import asyncio
 import logging
-import os
 from pathlib import Path
 
-from aiohttp import web
-
 from kruntimes.authz.decide import (
+    COMPONENT,
     MAY_NOT,
     NO_SUCH_RUN,
     UNAVAILABLE,
@@ -28,8 +28,14 @@ from kruntimes.authz.index import WAIT_SECONDS, Index
 from kruntimes.authz.metrics import Metrics
 from kruntimes.common import clock
 from kruntimes.common.access import Access, Verdict
-from kruntimes.common.api.outcomes import INVOCATION_ID, MAX_HEADER_BYTES, TIMEOUT_MS
+from kruntimes.common.api import outcomes
+from kruntimes.common.api.outcomes import INVOCATION_ID, TIMEOUT_MS
 from kruntimes.common.errors import NotReady
+from kruntimes.common.http1 import failures
+from kruntimes.common.http1.connection import Exchange
+from kruntimes.common.http1.machine import Limits
+from kruntimes.common.http1.messages import Fault, Request, Response
+from kruntimes.common.http1.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +45,11 @@ LENGTH_HEADER = "x-kr-length"
 """The Content-Length that the caller declares: that of Envoy's own request to us is always 0."""
 PATIENCE_HEADER = "x-envoy-upstream-rq-timeout-ms"
 """Envoy's own name for the time-out of one request. A caller's is removed before anything reads it."""
-KEEP_ALIVE_SECONDS = 180.0
-"""Far above the 30 s after which Envoy closes an idle connection: it must be Envoy that closes."""
 SHUTDOWN_SECONDS = 1.0
 """A check that is under way at the end is cut off after this; Envoy then answers 503."""
 SOCKET_UMASK = 0o177
 """Only our own user, which Envoy shares, may connect."""
+_INVOCATION_ID, _TIMEOUT_MS, _LENGTH = INVOCATION_ID.encode(), TIMEOUT_MS.encode(), LENGTH_HEADER.encode()
 
 
 class Authorizer:
@@ -56,15 +61,40 @@ class Authorizer:
         self._policy = policy
         self._metrics = metrics
 
+    def known(self, check: Check) -> Allow | Deny | None:
+        """The answer to one check where nothing must be waited for, counted and logged as in `check`; else None."""
+        began = clock.monotonic()
+        asked = read(check, self._policy)
+        answer = asked if isinstance(asked, Deny) else self._remembered(asked)
+        if answer is not None:
+            self._tell(check, asked, answer, clock.monotonic() - began)
+        return answer
+
     async def check(self, check: Check) -> Allow | Deny:
         """The answer to one check, counted, and logged if it is a refusal."""
         began = clock.monotonic()
         asked = read(check, self._policy)
         answer = asked if isinstance(asked, Deny) else await self._authorize(asked, until=began + WAIT_SECONDS)
-        self._metrics.answered(answer, clock.monotonic() - began)
+        self._tell(check, asked, answer, clock.monotonic() - began)
+        return answer
+
+    def _tell(self, check: Check, asked: Asked | Deny, answer: Allow | Deny, seconds: float) -> None:
+        self._metrics.answered(answer, seconds)
         if isinstance(answer, Deny):
             log.info("request refused", extra=refusal(answer, check, asked))
-        return answer
+
+    def _remembered(self, asked: Asked) -> Allow | Deny | None:
+        """What the copies and the decision cache say. None where they do not know, or the answer is to be held."""
+        path = asked.path
+        if not self._index.synced:
+            return UNAVAILABLE
+        name = self._index.name(namespace=path.namespace, uid=path.uid)
+        if name is None:
+            return None
+        review = self._access.known(asked.token, question(path, name, self._policy), uid=path.uid)
+        if review is not Verdict.ALLOW or not self._index.has_runtime(namespace=path.namespace, runtime=path.runtime):
+            return None
+        return decide(asked, name, review)
 
     async def _authorize(self, asked: Asked, *, until: float) -> Allow | Deny:
         """The answer to a well-formed request. until: when a Run that is about to appear has done so, monotonic.
@@ -111,56 +141,76 @@ def refusal(answer: Deny, check: Check, asked: Asked | Deny) -> dict[str, object
     return about | {"invocation_id": check.invocation_id} | told
 
 
-def check_of(request: web.BaseRequest) -> Check:
+def check_of(request: Request) -> Check:
     """The check that Envoy's request stands for."""
-    headers = request.headers
     return Check(
         method=request.method,
-        target=request.raw_path,
-        authorization=tuple(headers.getall("authorization", ())),
-        invocation_ids=tuple(headers.getall(INVOCATION_ID, ())),
-        timeouts=tuple(headers.getall(TIMEOUT_MS, ())),
-        lengths=tuple(headers.getall(LENGTH_HEADER, ())),
+        target=request.target,
+        authorization=request.values(b"authorization"),
+        invocation_ids=request.values(_INVOCATION_ID),
+        timeouts=request.values(_TIMEOUT_MS),
+        lengths=request.values(_LENGTH),
     )
 
 
-def response_of(answer: Allow | Deny, check: Check) -> web.Response:
+def response_of(answer: Allow | Deny, check: Check) -> Response:
     """The HTTP answer to Envoy."""
     if isinstance(answer, Allow):
         headers = {RUNTIME_HEADER: answer.runtime, PATIENCE_HEADER: str(round(answer.patience * 1000))}
         if answer.shard:
             headers[SHARD_HEADER] = answer.shard
-        return web.Response(headers=headers)
+        return Response(status=200, headers=headers)
     failure = answer.failure(check.invocation_id)
-    return web.Response(status=failure.kind.status, headers=failure.headers() | answer.headers(), body=failure.body())
+    return Response(status=failure.kind.status, headers=failure.headers() | answer.headers(), body=failure.body())
 
 
-async def serve(authorizer: Authorizer, socket: Path) -> web.ServerRunner:
-    """Listens on *socket* and returns; `await runner.cleanup()` ends it.
+class _Service:
+    """Checks as `kruntimes.common.http1` serves them. A caller that leaves cancels its check, and with it a review
+    that nobody else waits for."""
 
-    A caller that leaves cancels its check, and with it a review that nobody else waits for.
-    """
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        check = check_of(request)
-        return response_of(await authorizer.check(check), check)
+    def identify(self, transport: asyncio.BaseTransport) -> None:
+        """Whoever can reach the socket is Envoy."""
 
-    server = web.Server(
-        handle,
-        access_log=None,
-        keepalive_timeout=KEEP_ALIVE_SECONDS,
-        handler_cancellation=True,
-        max_line_size=MAX_HEADER_BYTES,
-        max_field_size=MAX_HEADER_BYTES,
-    )
-    runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
-    await runner.setup()
-    before = os.umask(SOCKET_UMASK)
-    try:
-        await web.UnixSite(runner, socket).start()
-    except BaseException:
-        await runner.cleanup()
-        raise
-    finally:
-        os.umask(before)
-    return runner
+    def handle(self, exchange: Exchange[None]) -> None:
+        """Answers at once, or once the API server has been asked."""
+        check = check_of(exchange.request)
+        answer = self._authorizer.known(check)
+        if answer is None:
+            exchange.wait_for(self._ask(check))
+        else:
+            exchange.answer(response_of(answer, check))
+
+    async def _ask(self, check: Check) -> Response:
+        return response_of(await self._authorizer.check(check), check)
+
+    def refuse(self, fault: Fault, caller: None) -> Response:
+        """Never open: what cannot be read is refused."""
+        failure = failures.failure_of(fault, component=COMPONENT, internal=outcomes.AUTHORIZATION_UNAVAILABLE)
+        kind = failure.kind
+        told = {"status": kind.status, "reason": kind.reason, "outcome": kind.outcome.value}
+        log.info("request refused", extra={"invocation_id": failure.invocation_id} | told)
+        return failures.response_of(failure, close=True)
+
+    def lost(self, request: Request, caller: None) -> None:
+        """A check has no body."""
+
+
+class Serving:
+    """The listener, until `cleanup`."""
+
+    def __init__(self, server: Server[None]) -> None:
+        self._server = server
+
+    async def cleanup(self) -> None:
+        """Lets checks that are under way end, and closes every connection."""
+        await self._server.close(SHUTDOWN_SECONDS)
+
+
+async def serve(authorizer: Authorizer, socket: Path) -> Serving:
+    """Listens on *socket* and returns; `await serving.cleanup()` ends it."""
+    server = Server(_Service(authorizer), limits=Limits(body=0))
+    await server.listen_unix(socket, umask=SOCKET_UMASK)
+    return Serving(server)
