@@ -41,18 +41,21 @@ IDLE_LOOKS = 2
 """Looks in a row that must find nothing in flight."""
 
 
+OnAnswer = Callable[[Answer | Failure], None]
+
+
 @dataclass(slots=True, eq=False)
 class _Work:
     """A slot in use. cancelled: somebody asked for its end, by id or because the epoch ends.
 
-    call: over gRPC. waiter, overdue: on the functions socket, what the caller awaits, and when that ends at the latest.
+    call: over gRPC. on_answer, overdue: on the functions socket, who is told, once, and when that is at the latest.
     """
 
     slot: Slot
     invocation_id: str
     held: Held
     call: grpc.aio.UnaryUnaryCall[pb.InvokeFunctionRequest, pb.InvokeFunctionResponse] | None = None
-    waiter: asyncio.Future[Result | Kind] | None = None
+    on_answer: OnAnswer | None = None
     overdue: asyncio.TimerHandle | None = None
     cancelled: bool = False
 
@@ -74,19 +77,42 @@ class Dispatcher:
     _mine: str = field(default_factory=lambda: secrets.token_hex(6))
     _transactions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
+    def begin(self, held: Held, invocation: Invocation, on_answer: OnAnswer) -> Callable[[], None] | None:
+        """As `invoke`, without a task, where the functions socket takes the call; None where it does not.
+
+        *on_answer* is told once, perhaps before this returns. What is returned is to be called if the caller leaves.
+        """
+        link = self.server.link
+        if not held.linked or link is None or not link.usable:
+            return None
+        work = self._take(held, invocation)
+        if isinstance(work, Failure):
+            on_answer(work)
+            return _nothing
+        self._send(link, work, invocation, on_answer)
+        return functools.partial(self._left, link, work)
+
     async def invoke(self, held: Held, invocation: Invocation) -> Answer | Failure:
         """Runs one call on *held*, which the caller has found serving without an await in between.
 
         Cancelled from outside, it raises CancelledError at once and leaves the work to be waited for.
         """
-        taken = self.slots.take(held.epoch, f"{self._mine}-{next(self._transactions)}")
-        if isinstance(taken, Busy):
-            return failure(outcomes.IN_FLIGHT, "an invocation of this Run is in flight", invocation.id)
-        work = _Work(taken, invocation.id, held)
-        self._work[held.epoch.run_uid] = work
-        link = self.server.link
-        if held.linked and link is not None and link.usable:
-            return await self._linked(link, work, invocation)
+        answered: asyncio.Future[Answer | Failure] = asyncio.get_running_loop().create_future()
+
+        def on_answer(answer: Answer | Failure) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        left = self.begin(held, invocation, on_answer)
+        if left is not None:
+            try:
+                return await answered
+            except asyncio.CancelledError:
+                left()
+                raise
+        work = self._take(held, invocation)
+        if isinstance(work, Failure):
+            return work
         over = False
         try:
             result, over = await self._call(work, invocation)
@@ -97,26 +123,31 @@ class Dispatcher:
             else:
                 self._settle_later(work)
 
+    def _take(self, held: Held, invocation: Invocation) -> _Work | Failure:
+        """The Run's slot, taken for *invocation*."""
+        taken = self.slots.take(held.epoch, f"{self._mine}-{next(self._transactions)}")
+        if isinstance(taken, Busy):
+            return failure(outcomes.IN_FLIGHT, "an invocation of this Run is in flight", invocation.id)
+        work = self._work[held.epoch.run_uid] = _Work(taken, invocation.id, held)
+        return work
+
     # --- on the functions socket
 
-    async def _linked(self, link: FunctionsLink, work: _Work, invocation: Invocation) -> Answer | Failure:
-        loop, tx = asyncio.get_running_loop(), work.slot.tx
-        waiter: asyncio.Future[Result | Kind] = loop.create_future()
-        work.waiter = waiter
+    def _send(self, link: FunctionsLink, work: _Work, invocation: Invocation, on_answer: OnAnswer) -> None:
+        work.on_answer = on_answer
         try:
-            link.call(call_of(work.held, invocation, tx=tx), functools.partial(self._told, work))
+            link.call(call_of(work.held, invocation, tx=work.slot.tx), functools.partial(self._told, work))
         except ValueError:
             self._end(work)
-            return failure(outcomes.BAD_REQUEST, "the content type cannot be passed on", invocation.id)
-        work.overdue = loop.call_later(invocation.seconds + DEADLINE_GRACE_SECONDS, self._overdue, link, work)
-        try:
-            came = await waiter
-        except asyncio.CancelledError:
-            link.cancel(tx)
-            raise
-        if isinstance(came, Kind):
-            return failure(came, MESSAGES[came], invocation.id)
-        return answer_of(came, invocation_id=invocation.id)
+            self._answer(work, failure(outcomes.BAD_REQUEST, "the content type cannot be passed on", invocation.id))
+        else:
+            delay = invocation.seconds + DEADLINE_GRACE_SECONDS
+            work.overdue = asyncio.get_running_loop().call_later(delay, self._overdue, link, work)
+
+    def _left(self, link: FunctionsLink, work: _Work) -> None:
+        """The caller has gone; the slot waits for the work's end."""
+        work.on_answer = None
+        link.cancel(work.slot.tx)
 
     def _told(self, work: _Work, result: Result | Lost) -> None:
         """The call's result has come, or never will. The slot is free before its caller goes on."""
@@ -129,16 +160,27 @@ class Dispatcher:
             if link_lost(result.code):
                 self._doubt(work.held)
             self._end(work)
-        if work.waiter is not None and not work.waiter.done():
-            work.waiter.set_result(outcomes.OUTCOME_UNKNOWN if isinstance(result, Lost) else result)
+        if work.on_answer is not None:
+            if isinstance(result, Lost):
+                self._answer_kind(work, outcomes.OUTCOME_UNKNOWN)
+            else:
+                self._answer(work, answer_of(result, invocation_id=work.invocation_id))
 
     def _overdue(self, link: FunctionsLink, work: _Work) -> None:
         """The Runtime Server has not kept the deadline: the caller is answered, and the work is waited for."""
         link.cancel(work.slot.tx)
         link.forget(work.slot.tx)
         self._settle_later(work)
-        if work.waiter is not None and not work.waiter.done():
-            work.waiter.set_result(outcomes.DEADLINE_EXCEEDED)
+        self._answer_kind(work, outcomes.DEADLINE_EXCEEDED)
+
+    def _answer_kind(self, work: _Work, kind: Kind) -> None:
+        self._answer(work, failure(kind, MESSAGES[kind], work.invocation_id))
+
+    def _answer(self, work: _Work, answer: Answer | Failure) -> None:
+        """Tells whoever still waits."""
+        on_answer, work.on_answer = work.on_answer, None
+        if on_answer is not None:
+            on_answer(answer)
 
     # --- over gRPC
 
@@ -203,10 +245,9 @@ class Dispatcher:
         work.cancelled = True
         if work.call is not None:
             work.call.cancel()
-        if work.waiter is not None and self.server.link is not None:
+        if work.call is None and self.server.link is not None:
             self.server.link.cancel(work.slot.tx)
-            if not work.waiter.done():
-                work.waiter.set_result(outcomes.CANCELLED)
+            self._answer_kind(work, outcomes.CANCELLED)
 
     def _settle_later(self, work: _Work) -> None:
         settling = self._settle(work)
@@ -251,3 +292,7 @@ class Dispatcher:
     def _doubt(self, held: Held) -> None:
         held.function = None
         self.on_lost(held)
+
+
+def _nothing() -> None:
+    """A caller that was answered leaves nothing behind."""

@@ -48,6 +48,13 @@ class Limits:
     max_timeout: float
 
 
+class Admitted:
+    """The caller may do what it asks, and there is somewhere to send it."""
+
+
+ADMITTED = Admitted()
+
+
 @dataclass(slots=True, kw_only=True)
 class Invoker:
     """Serves requests of one Runtime. fenced: whether the self-fence holds."""
@@ -75,25 +82,41 @@ class Invoker:
             return denied
         return _refusal(self.route(asked), invocation_id)
 
-    async def _denied(self, asked: Asked, run: RouteRun | None, token: str, invocation_id: str) -> Failure | None:
-        known = run is not None and (asked.path.namespace, asked.path.runtime) == (self.own.namespace, self.own.runtime)
-        question = Question(
-            verb=self.ask.verb if known else "list",
+    def remembered(self, asked: Asked, *, token: str | None, invocation_id: str) -> Failure | Admitted | None:
+        """As `admit`, from the caches alone; None where something must be waited for."""
+        if token is None:
+            return failure(outcomes.UNAUTHENTICATED, "a bearer token is needed", invocation_id)
+        run = self.cache.run(asked.path.uid)
+        if run is None or not self._ours(asked):
+            return None
+        verdict = self.access.known(token, self._question(asked, run), uid=asked.path.uid)
+        if verdict is None:
+            return None
+        denied = _denial(verdict, invocation_id)
+        return denied or _refusal(self.route(asked), invocation_id) or ADMITTED
+
+    def _ours(self, asked: Asked) -> bool:
+        return (asked.path.namespace, asked.path.runtime) == (self.own.namespace, self.own.runtime)
+
+    def _question(self, asked: Asked, run: RouteRun | None) -> Question:
+        """What is asked about the caller: the Run, or where it is unknown, whether the caller may list Runs."""
+        return Question(
+            verb=self.ask.verb if run is not None else "list",
             group=self.ask.group,
             resource=self.ask.resource,
-            subresource=self.ask.subresource if known else "",
+            subresource=self.ask.subresource if run is not None else "",
             namespace=asked.path.namespace,
-            name=run.metadata.name if run is not None and known else "",
+            name=run.metadata.name if run is not None else "",
         )
+
+    async def _denied(self, asked: Asked, run: RouteRun | None, token: str, invocation_id: str) -> Failure | None:
+        known = run if self._ours(asked) else None
+        question = self._question(asked, known)
         try:
-            verdict = await self.access.check(token, question, uid=asked.path.uid, cache=known)
+            verdict = await self.access.check(token, question, uid=asked.path.uid, cache=known is not None)
         except BackendDown as error:
             return failure(outcomes.AUTHORIZATION_UNAVAILABLE, str(error), invocation_id)
-        if verdict is Verdict.ALLOW:
-            return None
-        if verdict is Verdict.UNAUTHENTICATED:
-            return failure(outcomes.UNAUTHENTICATED, "the token is not accepted", invocation_id)
-        return failure(outcomes.FORBIDDEN, "the token does not allow this", invocation_id)
+        return _denial(verdict, invocation_id)
 
     def route(self, asked: Asked) -> Route:
         """Where the request goes, at this very moment; no await may lie between this and the dispatch."""
@@ -103,6 +126,18 @@ class Invoker:
         if held is not None:
             registered = Registered(epoch=held.epoch, serving=held.serving and not self.fenced())
         return ownership.route(asked, own=self.own, run=run, registered=registered, owner=self.cache.owner(run))
+
+    def begin(
+        self, asked: Asked, invocation: Invocation, on_answer: Callable[[Answer | Failure], None]
+    ) -> Callable[[], None] | None:
+        """As `invoke`, without a task, where the function is here and its link takes the call; None where not.
+
+        What is returned is to be called if the caller leaves before *on_answer* was.
+        """
+        if not isinstance(self.route(asked), Here):
+            return None
+        held = self.registry.get(asked.path.uid)
+        return None if held is None else self.dispatcher.begin(held, invocation, on_answer)
 
     async def invoke(self, asked: Asked, invocation: Invocation, *, token: str) -> Answer | Failure:
         """Calls the function where it is; *asked* has been admitted, and is routed anew since its body took time."""
@@ -125,6 +160,14 @@ class Invoker:
         if isinstance(where, Here) and not self.dispatcher.cancel(asked.path.uid, invocation_id):
             return failure(outcomes.INVOCATION_NOT_FOUND, "no such invocation is in flight", invocation_id)
         return _refusal(where, invocation_id)
+
+
+def _denial(verdict: Verdict, invocation_id: str) -> Failure | None:
+    if verdict is Verdict.ALLOW:
+        return None
+    if verdict is Verdict.UNAUTHENTICATED:
+        return failure(outcomes.UNAUTHENTICATED, "the token is not accepted", invocation_id)
+    return failure(outcomes.FORBIDDEN, "the token does not allow this", invocation_id)
 
 
 def _refusal(where: Route, invocation_id: str) -> Failure | None:
