@@ -13,10 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from load import QUICK, Load, Row, cpu_seconds, descendants, drive, median, post, report
+from load import QUICK, Load, Row, cpu_seconds, descendants, drive, median, post, report, switches
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
@@ -28,6 +29,7 @@ SECONDS = 2.0 if QUICK else 4.0
 BODY = b'{"name": "' + b"x" * 110 + b'"}'
 SOURCE = "def handler(event):\n    return {'length': len(event['name'])}\n"
 AIM_P50 = 5.5
+ANCHOR, WHOLE = "Envoy TLS → bare aiohttp", "whole path"
 
 ANCHORS = """
 static_resources:
@@ -159,13 +161,11 @@ class Anchors:
             process.wait(10)
 
 
+REST = "everything else"
 PARTS = {
     "kr-python-host": "host processes",
     "kruntimes.authz": "authz",
     "kruntimes.runtimed": "runtimed",
-    "kruntimes.router": "router",
-    "kruntimes.controller": "operator",
-    "kruntimes.local.apiserver": "control plane",
     "kruntimes.runtime ": "Runtime Server",
     "bin/envoy": "Envoy",
 }
@@ -173,25 +173,68 @@ PARTS = {
 
 
 def part_of(command: str) -> str:
-    """Which part of the path a process is; the shims of the local node count as `krt dev`."""
+    """Which part of the path a process is; the shims of the local node are none."""
     if "shim.py" in command:
-        return "krt dev"
-    return next((part for name, part in PARTS.items() if name in command), "krt dev")
+        return REST
+    return next((part for name, part in PARTS.items() if name in command), REST)
 
 
-def cpu_by_part(pids: dict[int, str]) -> dict[str, float]:
-    """CPU seconds so far of each part; the load generator and the anchors are none."""
-    used: dict[str, float] = {}
+@dataclass(frozen=True)
+class Used:
+    """What a part has used so far. waits: switches because it had nothing to do; each ends in a wake-up."""
+
+    seconds: float = 0.0
+    waits: int = 0
+    forced: int = 0
+
+    def __add__(self, other: "Used") -> "Used":
+        return Used(self.seconds + other.seconds, self.waits + other.waits, self.forced + other.forced)
+
+    def __sub__(self, other: "Used") -> "Used":
+        return Used(self.seconds - other.seconds, self.waits - other.waits, self.forced - other.forced)
+
+
+def used_by_part(pids: dict[int, str]) -> dict[str, Used]:
+    """What each part has used so far; the load generator and the anchors are none."""
+    used: dict[str, Used] = {}
     mine = {os.getpid(), *descendants(os.getpid())}
     for pid, command in pids.items():
         if pid in mine:
             continue
         part = part_of(command)
         try:
-            used[part] = used.get(part, 0.0) + cpu_seconds(pid)
+            used[part] = used.get(part, Used()) + Used(cpu_seconds(pid), *switches(pid))
         except FileNotFoundError:
             continue
     return used
+
+
+class Meter:
+    """Adds up what the parts use while the whole path is driven."""
+
+    def __init__(self, krt: int) -> None:
+        self._krt = krt
+        self._used: dict[str, Used] = {}
+        self._answered = 0
+
+    async def drive(self, host: str, port: int, tls: ssl.SSLContext, requests: list[bytes]) -> Load:
+        """As `load.drive`."""
+        before = used_by_part(descendants(self._krt))
+        load = await drive(host, port, tls, requests, SECONDS)
+        for part, used in used_by_part(descendants(self._krt)).items():
+            self._used[part] = self._used.get(part, Used()) + used - before.get(part, Used())
+        self._answered += len(load.latencies)
+        return load
+
+    def rows(self, what: str) -> list[Row]:
+        """CPU and switches of each part and of all, for each request."""
+        total = sum(self._used.values(), start=Used())
+        rows = []
+        for part, used in [*sorted(self._used.items(), key=lambda item: -item[1].seconds), ("all", total)]:
+            rows.append(Row(f"{what}: CPU of {part}", used.seconds / self._answered * 1e6, "µs/request"))
+            rows.append(Row(f"{what}: waits of {part}", used.waits / self._answered, "switches/request"))
+            rows.append(Row(f"{what}: forced switches of {part}", used.forced / self._answered, "switches/request"))
+        return rows
 
 
 async def measure(gateway: Gateway, runs: list[dict[str, object]], anchors: Anchors, krt: int) -> list[Row]:
@@ -202,52 +245,53 @@ async def measure(gateway: Gateway, runs: list[dict[str, object]], anchors: Anch
     bare = post("/", host="127.0.0.1", body=BODY, headers=gateway.headers())
     kinds = {
         "Envoy TLS direct_response": ("127.0.0.1", anchors.direct, anchors.tls, [bare], [bare] * FUNCTIONS),
-        "Envoy TLS → bare aiohttp": ("127.0.0.1", anchors.proxied, anchors.tls, [bare], [bare] * FUNCTIONS),
-        "whole path": (host, int(port), tls, calls[:1], calls),
+        ANCHOR: ("127.0.0.1", anchors.proxied, anchors.tls, [bare], [bare] * FUNCTIONS),
+        WHOLE: (host, int(port), tls, calls[:1], calls),
     }
     for h, p, t, _, many in kinds.values():
         await drive(h, p, t, many, 1.0)
     one: dict[str, list[Load]] = {name: [] for name in kinds}
     many_at_once: dict[str, list[Load]] = {name: [] for name in kinds}
-    used: dict[str, float] = {}
-    answered = 0
+    alone, together = Meter(krt), Meter(krt)
     for _ in range(ROUNDS):
         for name, (h, p, t, single, many) in kinds.items():
-            one[name].append(await drive(h, p, t, single, SECONDS))
-            before = cpu_by_part(descendants(krt))
-            load = await drive(h, p, t, many, SECONDS)
-            many_at_once[name].append(load)
-            if name == "whole path":
-                for part, seconds in cpu_by_part(descendants(krt)).items():
-                    used[part] = used.get(part, 0.0) + seconds - before.get(part, 0.0)
-                answered += len(load.latencies)
+            if name == WHOLE:
+                one[name].append(await alone.drive(h, p, t, single))
+                many_at_once[name].append(await together.drive(h, p, t, many))
+            else:
+                one[name].append(await drive(h, p, t, single, SECONDS))
+                many_at_once[name].append(await drive(h, p, t, many, SECONDS))
     for name in kinds:
         seen = sum((load.statuses for load in one[name] + many_at_once[name]), start=one[name][0].statuses.__class__())
         if set(seen) != {200}:
             raise SystemExit(f"{name}: not every answer was 200: {dict(seen)}")
-    anchor = "Envoy TLS → bare aiohttp"
+    return [*latencies(one, many_at_once), *alone.rows(f"{WHOLE}, c=1"), *together.rows(f"{WHOLE}, c={FUNCTIONS}")]
+
+
+def latencies(one: dict[str, list[Load]], many_at_once: dict[str, list[Load]]) -> list[Row]:
+    """The rows of times and rates. A ratio is the median of the ratios within a round: a machine's mood is in both."""
     rows = []
-    for name in kinds:
-        ratio = None if name == anchor else median(one[name], 0.5) / median(one[anchor], 0.5)
-        whole = name == "whole path"
+    for name in one:
+        is_anchor, is_whole = name == ANCHOR, name == WHOLE
+        pairs = zip(one[name], one[ANCHOR], strict=True)
+        ratio = (
+            None if is_anchor else statistics.median(own.quantile(0.5) / other.quantile(0.5) for own, other in pairs)
+        )
         rows.append(
             Row(
                 f"{name}, c=1 p50",
                 median(one[name], 0.5) * 1e6,
                 "µs",
-                anchor,
+                ANCHOR,
                 ratio,
-                f"≤{AIM_P50}×" if whole else None,
-                bool(ratio and ratio <= AIM_P50) if whole else None,
+                f"≤{AIM_P50}×" if is_whole else None,
+                bool(ratio and ratio <= AIM_P50) if is_whole else None,
             )
         )
         rows.append(Row(f"{name}, c=1 p99", median(one[name], 0.99) * 1e6, "µs"))
         rate = statistics.median(load.rate for load in many_at_once[name])
-        other = statistics.median(load.rate for load in many_at_once[anchor])
-        rows.append(Row(f"{name}, c={FUNCTIONS}", rate, "requests/s", anchor, None if name == anchor else rate / other))
-    for part, seconds in sorted(used.items(), key=lambda item: -item[1]):
-        rows.append(Row(f"whole path, c={FUNCTIONS}: CPU of {part}", seconds / answered * 1e6, "µs/request"))
-    rows.append(Row(f"whole path, c={FUNCTIONS}: CPU of all", sum(used.values()) / answered * 1e6, "µs/request"))
+        other = statistics.median(load.rate for load in many_at_once[ANCHOR])
+        rows.append(Row(f"{name}, c={FUNCTIONS}", rate, "requests/s", ANCHOR, None if is_anchor else rate / other))
     return rows
 
 

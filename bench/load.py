@@ -115,6 +115,20 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def switches(pid: int) -> tuple[int, int]:
+    """Context switches of one process so far, over all its threads: those it made by waiting, and those forced on it."""
+    waited = forced = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            status = (task / "status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        counts = dict(line.split(":", 1) for line in status.splitlines() if "ctxt_switches" in line)
+        waited += int(counts["voluntary_ctxt_switches"])
+        forced += int(counts["nonvoluntary_ctxt_switches"])
+    return waited, forced
+
+
 def descendants(pid: int) -> dict[int, str]:
     """Every process below *pid*, with its name and its command line."""
     parents: dict[int, list[int]] = {}
