@@ -362,6 +362,9 @@ class Names:
     async def appears(self, *, namespace: str, uid: str, until: float) -> str | None:
         return None
 
+    def has_runtime(self, *, namespace: str, runtime: str) -> bool:
+        return runtime != "astray"
+
     async def astray(self, *, namespace: str, runtime: str, name: str) -> bool:
         return runtime == "astray"
 
