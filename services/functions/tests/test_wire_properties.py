@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import fuzz_wire
 
-from kruntimes.functions.wire import fields
+from kruntimes.functions.wire import commands, fields
 from kruntimes.functions.wire.calls import CallDecoder
 from kruntimes.functions.wire.encode import NotEncodable, encode_call, encode_result
 from kruntimes.functions.wire.events import Call, CallEvent, Mode, Result
@@ -134,6 +134,27 @@ def test_the_short_way_reads_fields_as_the_careful_one(text: str) -> None:
     except fields.FieldError as error:
         got = str(error)
     assert got == expected
+
+
+@given(
+    uid=st.sampled_from(["t1", "a=b", "x" * 129, ""]),
+    timeout=st.sampled_from(["1", "0012", "-1", "9" * 13, "1_0", "\u0663"]),
+    command=st.sampled_from(['"fn"', '"fn a  b"', '" "', '""', "fn", '"fn len=3"', '"a\tb"', '"a""b"']),
+    source=st.sampled_from(['""', "s", '"s"', "'s'"]), kind=st.sampled_from(["a/b", "a/b\t", '"a b"', "", "a/b c"]),
+)  # fmt: skip
+@settings(max_examples=300, deadline=None)
+def test_the_short_way_reads_calls_as_the_careful_one(
+    uid: str, timeout: str, command: str, source: str, kind: str
+) -> None:
+    line = f"FUNCTION_PAYLOAD {uid} {timeout} {command} 0x0 {source} {kind}"
+    outcomes: list[object] = []
+    for way in (lambda: commands.parse(line.encode()), lambda: commands._any(line.strip(" \t"))):
+        try:
+            command_or_none = way()
+            outcomes.append(getattr(command_or_none, "call", command_or_none))
+        except commands.CommandError as error:
+            outcomes.append((error.rejected, error.payload))
+    assert outcomes[0] == outcomes[1]
 
 
 @given(parts=st.lists(TEXT, max_size=5))

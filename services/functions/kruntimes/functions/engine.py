@@ -195,8 +195,13 @@ class Engine:
 
     def complete(self, invocation: Invocation, result: Result, now: float) -> bool:
         """An answer and the end of the work."""
-        first = self.finish(invocation, result, now)
-        self.end(invocation, now)
+        if invocation.timed_out and result.code != failures.DEADLINE.code:
+            result = self._own(invocation.call.uid, failures.DEADLINE)
+        first = self._take(invocation, result, now)
+        if invocation.working:
+            self.end(invocation, now)
+        else:
+            self._dispatch()
         return first
 
     def fail(self, invocation: Invocation, failure: Failure, now: float) -> bool:

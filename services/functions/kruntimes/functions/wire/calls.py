@@ -285,14 +285,14 @@ class CallDecoder:
         return True
 
     def _take_counted(self) -> bool:
-        data = self._inbox.take(self._count)
-        if data is None or self._call is None:
+        if self._call is None or len(self._inbox) < self._count:
             return False
-        if not data.endswith(_LINK_END):
+        payload = self._inbox.take(self._count - len(_LINK_END))
+        if payload is None or self._inbox.take(len(_LINK_END)) != _LINK_END:
             return self._violate("a payload does not end where its length says")
         call = self._call
         self._call, self._state = None, _State.COMMAND
-        self._events.append(_with_payload(call, data[: -len(_LINK_END)]))
+        self._events.append(_with_payload(call, payload))
         return True
 
     def _skip(self) -> bool:

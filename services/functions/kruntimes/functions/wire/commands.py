@@ -1,9 +1,11 @@
 """Command lines: one line in, one event out, or the start of a payload (second source document; design §13)."""
 
+import re
 from dataclasses import replace
 
 from kruntimes.functions.wire.events import Call, Cancel, Progress, Quit, Reason, Rejected
-from kruntimes.functions.wire.fields import FieldError, number, split, valid_uid
+from kruntimes.functions.wire.fields import UID, FieldError, number, split, valid_uid
+from kruntimes.functions.wire.limits import MAX_TIMEOUT_DIGITS
 
 CALL = "FUNCTION"
 PAYLOAD = "FUNCTION_PAYLOAD"
@@ -17,6 +19,12 @@ RESULT_END = "FUNCTION_RESULT_END"
 _CALL_FIELDS = (6, 7)
 """Keyword, id, time-out, command, access, source, and the content type, which a sender may leave out."""
 _DEFAULT_CONTENT_TYPE = "application/octet-stream"
+
+
+_USUAL = re.compile(
+    rf"{PAYLOAD} ({UID}) ([0-9]{{1,{MAX_TIMEOUT_DIGITS}}}) \"([^\"']*)\" ([^ \"']+) (\"\"|[^ \"']+) ([^ \t\"']+)"
+)
+"""The line of an invocation as `encode` writes it: read at once, at half the cost."""
 
 
 class PayloadStart:
@@ -46,7 +54,29 @@ def parse(line: bytes) -> Command | None:
         text = line.decode()
     except UnicodeDecodeError:
         raise _error(line.decode(errors="replace"), "the line is not UTF-8") from None
-    text = text.strip(" \t")
+    if (usual := _USUAL.fullmatch(text)) is not None:
+        return _usual(*usual.groups())
+    return _any(text.strip(" \t"))
+
+
+def _usual(uid: str, timeout: str, command: str, access: str, source: str, content_type: str) -> Command | None:
+    function, *args = [part for part in command.split(" ") if part] or [""]
+    if not function:
+        return _any(f'{PAYLOAD} {uid} {timeout} "{command}" {access} {source} {content_type}')
+    return PayloadStart(
+        Call(
+            uid=uid,
+            timeout=int(timeout),
+            function=function,
+            args=tuple(args),
+            access=access,
+            source="" if source == '""' else source,
+            content_type=content_type,
+        )
+    )
+
+
+def _any(text: str) -> Command | None:
     if not text:
         return None
     keyword, _, rest = text.partition(" ")

@@ -9,7 +9,9 @@ import re
 
 from kruntimes.functions.wire.limits import MAX_TIMEOUT_DIGITS, MAX_UID_BYTES
 
-_UID = re.compile(rf"[!#-&(-<>-\[\]-_a-~]{{1,{MAX_UID_BYTES}}}")
+UID = rf"[!#-&(-<>-\[\]-_a-~]{{1,{MAX_UID_BYTES}}}"
+"""The form of a transaction id, as a pattern."""
+_UID = re.compile(UID)
 _NUMBER = re.compile(rf"[0-9]{{1,{MAX_TIMEOUT_DIGITS}}}")
 _BARE = re.compile(r"[!#-&(-~\u00a1-\U0010ffff]+")
 
