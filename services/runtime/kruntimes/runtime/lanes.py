@@ -61,6 +61,11 @@ class Lanes:
         """The lane's figures; those of an unknown lane are zero."""
         return Activity(int(lane in self._taken), self._last.get(lane, 0))
 
+    def resume(self, lane: str, last_nanos: int) -> None:
+        """Sets the clock of a lane that had activity before this process began; it never goes back."""
+        if last_nanos > 0:
+            self._last[lane] = max(last_nanos, self._last.get(lane, 0))
+
     def forget(self, lane: str) -> None:
         """Drops the clock of a lane that will not be used again; a slot in use stays until its work has ended."""
         self._last.pop(lane, None)

@@ -52,6 +52,7 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
     # gRPC must not be loaded before the nursery was forked.
     from prometheus_client import CollectorRegistry, ProcessCollector
 
+    from kruntimes.runtime.activity import Activity
     from kruntimes.runtime.calls import listening
     from kruntimes.runtime.manager import Limits, Manager
     from kruntimes.runtime.metrics import Metrics
@@ -70,7 +71,9 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
     nursery = Nursery(control, options.host, lost.set)
     try:
         async with asyncio.TaskGroup() as tasks:
-            manager = Manager(nursery, tasks, folders, limits, metrics)
+            activity = Activity(settings.state_dir)
+            manager = Manager(nursery, tasks, folders, activity, limits, metrics)
+            writing = tasks.create_task(activity.follow(manager.last_activity))
             programs = Tasks(nursery, tasks, folders, metrics)
             metrics.follow(lambda: manager.in_flight)
             try:
@@ -98,6 +101,7 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
                     await _observe(settings, registry, lost, options.metrics_port)
             finally:
                 await asyncio.gather(manager.stop(), programs.stop())
+                writing.cancel()
     finally:
         nursery.close()
         folders.close()

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 
 from kruntimes.common import clock
 from kruntimes.runtime import answers, bounds, requests
+from kruntimes.runtime.activity import Activity, key_of
 from kruntimes.runtime.answers import Answer
 from kruntimes.runtime.function import Function, Request, Spec, Stopper
 from kruntimes.runtime.host.protocol import Config, ErrorDocument
 from kruntimes.runtime.hosts import Nursery
 from kruntimes.runtime.ladder import Why
-from kruntimes.runtime.lanes import Activity, Busy, Lanes, Slot
+from kruntimes.runtime.lanes import Activity as Figures
+from kruntimes.runtime.lanes import Busy, Lanes, Slot
 from kruntimes.runtime.metrics import Metrics
 from kruntimes.runtime.registry import (
     Code,
@@ -78,11 +80,13 @@ class Manager:
         nursery: Nursery,
         tasks: asyncio.TaskGroup,
         folders: Scratch,
+        activity: Activity,
         limits: Limits,
         metrics: Metrics,
     ) -> None:
         self._nursery = nursery
         self._folders = folders
+        self._activity = activity
         self._tasks = tasks
         self._limits = limits
         self._metrics = metrics
@@ -112,7 +116,7 @@ class Manager:
         found = self._registry.find(wanted.run_uid, registration.id)
         return registration if isinstance(decision, Existing) and isinstance(found, Refused) else found
 
-    def status(self, run_uid: str, registration_id: str) -> tuple[Registration, Activity] | Refused:
+    def status(self, run_uid: str, registration_id: str) -> tuple[Registration, Figures] | Refused:
         """The state of a registration, and its figures."""
         found = self._registry.find(run_uid, registration_id)
         return found if isinstance(found, Refused) else (found, self._lanes.activity(found.id))
@@ -174,6 +178,14 @@ class Manager:
         """Running calls over all functions."""
         return self._lanes.in_flight()
 
+    def last_activity(self) -> dict[str, int]:
+        """When each function that had any was last active, in nanoseconds since the epoch, for `Activity.follow`."""
+        found: dict[str, int] = {}
+        for registration in self._registry.all():
+            if last := self._lanes.activity(registration.id).last_nanos:
+                found[key_of(registration.wanted)] = last
+        return found
+
     async def stop(self) -> None:
         """Ends everything now: running calls are stopped, and every process of every function is dead on return."""
         self._stopping = True
@@ -188,6 +200,7 @@ class Manager:
         registration = new.registration
         wanted = registration.wanted
         scratch = self._scratch_of(registration)
+        self._lanes.resume(registration.id, self._activity.take(wanted, now_nanos=_now_nanos()))
         config = Config(
             handler=wanted.handler, working_dir=wanted.working_dir, attempt=wanted.attempt,
             env=requests.environment_of(wanted, {**os.environ, **({"TMPDIR": scratch} if scratch else {})}),

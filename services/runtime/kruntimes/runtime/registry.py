@@ -171,6 +171,10 @@ class Registry:
         """The registration of that id, whose Run the caller does not say, where it is the current one."""
         return self.find(self._uids.get(registration_id, ""), registration_id)
 
+    def all(self) -> list[Registration]:
+        """Every current registration."""
+        return list(self._current.values())
+
     def move(self, registration: Registration, state: State, *, fatal_error: str = "", warning: str = "") -> None:
         """Notes a new state of *registration*; that of a stale one changes nothing, and DRAINING is never left."""
         current = self._current.get(registration.wanted.run_uid)
