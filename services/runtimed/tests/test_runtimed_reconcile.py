@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.runtimed_git import commit, serving_git
 from tests.runtimed_stub import Stub, serving, until
 from tests.runtimed_world import Cluster, World, cluster, in_phase, reason, runtimed
 
@@ -317,3 +318,26 @@ async def test_orphans_go_and_what_others_keep_on_the_volume_stays(
         assert found(home) == {run.metadata.uid}
     assert (workspace / "model.bin").read_text() == "kept"
     assert (theirs / "handler.py").exists()
+
+
+async def test_a_function_from_a_repository(place: Cluster, world: World, stub: Stub, tmp_path: Path) -> None:
+    sha = commit(tmp_path / "served" / "app", {"handler.py": b"x = 1\n"})
+    async with serving_git(tmp_path / "served") as server:
+        await ready(place, world, source={"repoURL": f"{server.url}/app", "commitSHA": sha})
+        assert (Path(stub.last("register").working_dir) / "handler.py").read_text() == "x = 1\n"
+        absent = await place.create(source={"repoURL": f"{server.url}/app", "commitSHA": "0" * 40})
+        await place.assign(absent, world.pod_uid)
+        failed = await place.until(absent, in_phase("Failed"))
+        assert "SourceFailed: the repository has no such commit" in failed.status.message
+
+
+async def test_a_cancel_does_not_wait_for_a_fetch(place: Cluster, world: World, tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    async with serving_git(tmp_path / "served") as server:
+        run = await place.create(source={"repoURL": f"{server.url}/slow/x", "commitSHA": "0" * 40})
+        await place.assign(run, world.pod_uid)
+        await until(lambda: bool(server.asked), seconds=30)
+        await place.patch(run, {"spec": {"cancelRequested": True}})
+        await place.until(run, in_phase("Cancelled"))
+    await until(lambda: len(world.registry) == 0)
+    assert found(Home(world.workspace, world.pod_uid)) == frozenset()

@@ -196,7 +196,7 @@ def _bring_up(observed: Observed, run: Run, now: Moment, left: float | None) -> 
         return Prepare(_epoch(run)) if local is None or local.stage is Stage.NEW else Forget()
     if local.stage is Stage.PREPARED:
         return Register()
-    if local.stage is Stage.REGISTERING:
+    if local.stage in (Stage.PREPARING, Stage.REGISTERING):
         return Wait(left)
     function = local.function
     if function is None:

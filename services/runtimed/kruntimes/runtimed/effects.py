@@ -19,7 +19,7 @@ from kruntimes.common.kube import errors, paths
 from kruntimes.common.kube.events import Recorder, run_ref
 from kruntimes.common.kube.transport import Kube
 from kruntimes.runtimed import decisions as d
-from kruntimes.runtimed import source, status
+from kruntimes.runtimed import repository, source, status
 from kruntimes.runtimed.decide import REGISTRATION_SECONDS
 from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.executing import Executions
@@ -32,6 +32,8 @@ from kruntimes.runtimed.source import Home
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+FETCH_REPEAT_SECONDS = 2.0
+"""Between two fetches of a repository that cannot be reached now."""
 WRITE_SECONDS = 10.0
 """One API write; the next try starts from what is there then."""
 
@@ -155,18 +157,54 @@ class Effects:
         self._keep(run, written)
 
     async def _prepare(self, run: Run, held: Held | None, epoch: Epoch) -> None:
+        """An inline source is there at once; a repository takes its time beside everything else."""
         held = held or self._hold(run, epoch)
+        wanted = run.spec.source
+        if wanted is not None and wanted.repo_url is not None:
+            held.stage = Stage.PREPARING
+            held.task = self.tasks.create_task(self._fetching(held, wanted.repo_url, wanted.commit_sha))
+            return
+        inline, task = (wanted.inline if wanted is not None else None), run.spec.mode.task
+        path = source.task_path(task.entrypoint) if task is not None else (wanted and wanted.inline_path) or ""
         try:
-            await self._materialise(run, epoch)
+            await asyncio.to_thread(
+                source.materialise, self.home, uid=epoch.run_uid, attempt=epoch.attempt, inline=inline, path=path
+            )
         except Terminal as error:
             held.ending = Ending(reason=Reason.SOURCE_FAILED, message=str(error))
-            return
         except NotReady as error:
             if clock.monotonic() - held.since < REGISTRATION_SECONDS:
                 raise
             held.ending = Ending(reason=Reason.SOURCE_FAILED, message=str(error))
-            return
-        held.stage = Stage.PREPARED
+        else:
+            held.stage = Stage.PREPARED
+
+    async def _fetching(self, held: Held, url: str, commit: str | None) -> None:
+        """Fetches the source of *held* until that has succeeded, cannot succeed, or has taken too long."""
+        epoch, stage, reason = held.epoch, Stage.NEW, ""
+        try:
+            while not reason:
+                try:
+                    await repository.materialise(
+                        self.home, uid=epoch.run_uid, attempt=epoch.attempt, url=url, commit=commit
+                    )
+                except Terminal as error:
+                    reason = str(error)
+                except NotReady as error:
+                    if clock.monotonic() - held.since >= REGISTRATION_SECONDS:
+                        reason = str(error)
+                    await asyncio.sleep(FETCH_REPEAT_SECONDS)
+                else:
+                    stage = Stage.PREPARED
+                    return
+        except Exception as error:  # a bug of ours must end this attempt, not this process
+            log.exception("source not fetched", extra={"run_uid": epoch.run_uid})
+            reason = type(error).__name__
+        finally:
+            held.task, held.stage = None, stage
+            if reason:
+                held.ending = held.ending or Ending(reason=Reason.SOURCE_FAILED, message=reason)
+            self.wake(held.key)
 
     def _hold(self, run: Run, epoch: Epoch) -> Held:
         held = Held(
@@ -188,16 +226,6 @@ class Effects:
         else:
             held.stage, held.request = Stage.PREPARED, request_of(run, held)
         log.info("run found again", extra=_extra(run))
-
-    async def _materialise(self, run: Run, epoch: Epoch) -> None:
-        wanted, task = run.spec.source, run.spec.mode.task
-        if wanted is not None and wanted.repo_url is not None:
-            raise Terminal("a source from a repository is not supported")
-        inline = wanted.inline if wanted is not None else None
-        path = source.task_path(task.entrypoint) if task is not None else (wanted and wanted.inline_path) or ""
-        await asyncio.to_thread(
-            source.materialise, self.home, uid=epoch.run_uid, attempt=epoch.attempt, inline=inline, path=path
-        )
 
     async def _release(self, held: Held) -> None:
         """Raises NotReady as long as the Runtime Server has not acknowledged; then nothing of the epoch is left."""

@@ -22,6 +22,7 @@ class Stage(Enum):
     """How far this runtimed has come with one epoch. For a task, REGISTERED means: handed over for execution."""
 
     NEW = "new"
+    PREPARING = "preparing"
     PREPARED = "prepared"
     REGISTERING = "registering"
     REGISTERED = "registered"

@@ -22,8 +22,8 @@ MAX_SOURCE_BYTES = 256 * 1024
 MAX_PATH_BYTES = 4096
 SCRIPT = "script"
 """The file of a task's inline source where its entrypoint names none; the public contract's name."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ def materialise(home: Home, *, uid: str, attempt: int, inline: str | None, path:
             raise Terminal(f"the inline source has {len(content)} bytes, more than {MAX_SOURCE_BYTES}")
     try:
         with ExitStack() as stack:
-            folder = _open(home.workspace, stack)
+            folder = open_workspace(home.workspace, stack)
             for name in (*home.segments, uid, str(attempt), *segments[:-1]):
-                folder = _enter(folder, name, stack)
+                folder = enter(folder, name, stack)
             if content is not None:
                 # A script that names its interpreter is a program.
                 _write(folder, segments[-1], content, mode=0o755 if content.startswith(b"#!") else 0o644)
     except OSError as error:
-        raise _explained(error) from error
+        raise explained(error) from error
     return home.working_dir(uid=uid, attempt=attempt)
 
 
@@ -91,10 +91,10 @@ def remove(home: Home, *, uid: str, attempt: int) -> None:
     try:
         with ExitStack() as stack, suppress(FileNotFoundError):
             root = _home(home, stack)
-            run = os.open(uid, _FOLDER, dir_fd=root)
+            run = os.open(uid, FOLDER, dir_fd=root)
             stack.callback(os.close, run)
-            for name in (str(attempt), f"{attempt}.outputs"):
-                _drop(name, run)
+            for name in (str(attempt), f"{attempt}.outputs", f"{attempt}.new"):
+                drop(name, run)
             with suppress(OSError):
                 os.rmdir(uid, dir_fd=root)
     except OSError as error:
@@ -116,12 +116,12 @@ def remove_all(home: Home, *, uid: str) -> None:
     """Removes whatever there is of a Run, whoever left it; repeated, it does nothing. Raises NotReady."""
     try:
         with ExitStack() as stack, suppress(FileNotFoundError):
-            _drop(uid, _home(home, stack))
+            drop(uid, _home(home, stack))
     except OSError as error:
         raise NotReady(f"the workspace could not be cleaned: {error.strerror}") from error
 
 
-def _drop(name: str, folder: int) -> None:
+def drop(name: str, folder: int) -> None:
     """Removes *name* of *folder*, whatever user code has made of it; a link goes, and not what it leads to."""
     with suppress(FileNotFoundError):
         if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -131,24 +131,25 @@ def _drop(name: str, folder: int) -> None:
 
 
 def _home(home: Home, stack: ExitStack) -> int:
-    folder = _open(home.workspace, stack)
+    folder = open_workspace(home.workspace, stack)
     for name in home.segments:
-        folder = os.open(name, _FOLDER, dir_fd=folder)
+        folder = os.open(name, FOLDER, dir_fd=folder)
         stack.callback(os.close, folder)
     return folder
 
 
-def _open(workspace: Path, stack: ExitStack) -> int:
+def open_workspace(workspace: Path, stack: ExitStack) -> int:
+    """The workspace's own folder, open until *stack* ends; it is the Pod's, and may be a link."""
     fd = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     stack.callback(os.close, fd)
     return fd
 
 
-def _enter(parent: int, name: str, stack: ExitStack) -> int:
+def enter(parent: int, name: str, stack: ExitStack) -> int:
     """The folder *name* below *parent*, made if need be; a link of that name raises OSError."""
     with suppress(FileExistsError):
         os.mkdir(name, 0o755, dir_fd=parent)
-    fd = os.open(name, _FOLDER, dir_fd=parent)
+    fd = os.open(name, FOLDER, dir_fd=parent)
     stack.callback(os.close, fd)
     return fd
 
@@ -157,13 +158,14 @@ def _write(folder: int, name: str, content: bytes, *, mode: int) -> None:
     temporary = f".{name}.kruntimes-new" if len(name) < 200 else ".kruntimes-new"
     with suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=folder)
-    fd = os.open(temporary, _NEW_FILE, mode, dir_fd=folder)
+    fd = os.open(temporary, NEW_FILE, mode, dir_fd=folder)
     with os.fdopen(fd, "wb") as file:
         file.write(content)
     os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def _explained(error: OSError) -> Terminal | NotReady:
+def explained(error: OSError) -> Terminal | NotReady:
+    """What *error* means for a source: a path that can never be written, or a disk that refuses it now."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
         return Terminal(f"the source cannot be written to its path: {error.strerror}")
     return NotReady(f"the workspace cannot be written: {error.strerror}")

@@ -36,7 +36,7 @@ def bring_up(run: Run, epoch: Epoch, local: Local | None, now: Moment, left: flo
             return Prepare(epoch)
         case Stage.PREPARED:
             return Execute() if _begun(run) else Begin()
-        case Stage.REGISTERING:
+        case Stage.PREPARING | Stage.REGISTERING:
             return Wait(left)
         case Stage.RELEASED:
             return Forget()
