@@ -65,6 +65,7 @@ def test_runtimed_is_a_native_sidecar() -> None:
         "workspace",
         "kruntimes-token",
         "kruntimes-ca",
+        "kruntimes-scratch",
     }
     assert env(sidecar) == {
         "KRUNTIMES_NAMESPACE": "metadata.namespace",
@@ -79,6 +80,7 @@ def test_runtimed_is_a_native_sidecar() -> None:
         "KRUNTIMES_EXECUTOR_SOCKET": "/run/kruntimes/executor.sock",
         "KRUNTIMES_FUNCTIONS_SOCKET": "/run/kruntimes/functions.sock",
         "KRUNTIMES_WORKSPACE": "/workspace",
+        "TMPDIR": "/var/lib/kruntimes",
         "KRUNTIMES_DEFAULT_TIMEOUT": "60",
         "KRUNTIMES_MAX_TIMEOUT": "900",
         "KRUNTIMES_LOG_LEVEL": "INFO",
@@ -126,7 +128,9 @@ def test_what_the_user_says_stays_and_what_we_need_wins() -> None:
     assert spec["nodeSelector"] == {"a": "b"}
     assert spec["serviceAccountName"] == "mine"
     assert spec["enableServiceLinks"] is False
-    assert set(by_name(spec["volumes"])) == {"data", "sockets", "workspace", "kruntimes-token", "kruntimes-ca"}
+    assert set(by_name(spec["volumes"])) == {
+        "data", "sockets", "workspace", "kruntimes-token", "kruntimes-ca", "kruntimes-scratch",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

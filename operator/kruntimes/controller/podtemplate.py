@@ -48,6 +48,10 @@ SOCKETS_DIR = "/run/kruntimes"
 WORKSPACE_DIR = "/workspace"
 CA_DIR = "/etc/kruntimes/ca"
 TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 (a folder)
+SCRATCH_DIR, SCRATCH_NAME = "/var/lib/kruntimes", "kruntimes-scratch"
+"""Where runtimed fetches repositories: git reads configuration from its folder, so user code must not share it."""
+SCRATCH_SIZE = "512Mi"
+"""Several fetches at a time, each below 128 MiB."""
 TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -191,6 +195,7 @@ def _volumes(runtime: Runtime) -> tuple[dict[str, Any], ...]:
         {"name": "workspace", **(runtime.spec.workspace or {"emptyDir": {}})},
         {"name": "kruntimes-token", "projected": {"sources": token}},
         {"name": CA_NAME, "configMap": {"name": CA_NAME}},
+        {"name": SCRATCH_NAME, "emptyDir": {"sizeLimit": SCRATCH_SIZE}},
     )
 
 
@@ -209,6 +214,7 @@ def _sidecar(runtime: Runtime, defaults: PodDefaults) -> dict[str, Any]:
             KRUNTIMES_EXECUTOR_SOCKET=f"{SOCKETS_DIR}/executor.sock",
             KRUNTIMES_FUNCTIONS_SOCKET=f"{SOCKETS_DIR}/functions.sock",
             KRUNTIMES_WORKSPACE=WORKSPACE_DIR,
+            TMPDIR=SCRATCH_DIR,
             KRUNTIMES_DEFAULT_TIMEOUT=f"{defaults.default_timeout:g}",
             KRUNTIMES_MAX_TIMEOUT=f"{defaults.max_timeout:g}",
             KRUNTIMES_LOG_LEVEL=defaults.log_level,
@@ -234,6 +240,7 @@ def _sidecar(runtime: Runtime, defaults: PodDefaults) -> dict[str, Any]:
             *_MOUNTS,
             {"name": "kruntimes-token", "mountPath": TOKEN_DIR, "readOnly": True},
             {"name": CA_NAME, "mountPath": CA_DIR, "readOnly": True},
+            {"name": SCRATCH_NAME, "mountPath": SCRATCH_DIR},
         ],
     }
 
