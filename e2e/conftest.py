@@ -7,12 +7,17 @@ they name. Otherwise one `krt dev` is started for the whole test run, on the con
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import Api, Gateway, eventually
+
+pytest.register_assert_rewrite("gateway_table", "support")
+
+from gateway_table import Observer, Target, check_counted, check_logged  # noqa: E402
+from support import Api, Gateway, eventually, path_of  # noqa: E402
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -81,3 +86,42 @@ def api(stack: Stack) -> Iterator[Api]:
 def gateway(stack: Stack) -> Gateway:
     """The gateway, with a token that may do everything with Runs of the namespace `default`."""
     return stack.gateway
+
+
+RUNS = {"apiGroups": ["kruntimes.io"], "resources": ["runs"]}
+
+
+@pytest.fixture(scope="session")
+def rows_of(api: Api, gateway: Gateway) -> Iterator[Target]:
+    """A Ready function and callers by name, for every table."""
+    with api.function("def handler(event):\n    return event\n") as run:
+        meta = run["metadata"]
+        fields = {
+            "namespace": meta["namespace"],
+            "runtime": run["spec"]["runtime"],
+            "uid": meta["uid"],
+            "UID": meta["uid"].upper(),
+            "nowhere": str(uuid.uuid4()),
+            "token": gateway.token,
+        }
+        one = [{**RUNS, "verbs": ["get"], "resourceNames": [meta["name"]]}]
+        tokens = {
+            "user": gateway.token,
+            "getter": api.user(f"table-{meta['name']}", one),
+            "stranger": api.user("table-stranger", []),
+            "audience": api.user("table-audience", one, audience="elsewhere"),
+            "garbage": "not.a.token",
+            "forged": f"{gateway.token[:-4]}AAAA",
+        }
+        yield Target(gateway, path_of(run), fields, tokens)
+
+
+@pytest.fixture(scope="module")
+def table(api: Api, rows_of: Target) -> Iterator[Target]:
+    """The target of one file's rows; at its end the gateway's counters and log must tell of each of them."""
+    observer = Observer(api)
+    target = Target(rows_of.gateway, rows_of.path, rows_of.fields, rows_of.tokens)
+    before = observer.counters()
+    yield target
+    check_counted(before, observer.counters(), target)
+    check_logged(observer, target)

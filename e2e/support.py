@@ -148,7 +148,9 @@ class Api:
 
     # ------------------------------------------------------------ users
 
-    def user(self, name: str, rules: list[dict[str, Any]], namespace: str = "default", seconds: int = 600) -> str:
+    def user(
+        self, name: str, rules: list[dict[str, Any]], namespace: str = "default", seconds: int = 600, audience: str = ""
+    ) -> str:
         """Makes a ServiceAccount that may do what *rules* say in *namespace*; returns a token of it."""
         core, rbac = f"/api/v1/namespaces/{namespace}", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
         if self.get(f"{core}/serviceaccounts/{name}") is None:
@@ -164,7 +166,8 @@ class Api:
                         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
                     },
                 )
-        made = self.call("POST", f"{core}/serviceaccounts/{name}/token", {"spec": {"expirationSeconds": seconds}})
+        spec = {"expirationSeconds": seconds, **({"audiences": [audience]} if audience else {})}
+        made = self.call("POST", f"{core}/serviceaccounts/{name}/token", {"spec": spec})
         token: str = made["status"]["token"]
         return token
 

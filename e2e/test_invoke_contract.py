@@ -85,28 +85,6 @@ def test_the_alias_path_is_served(gateway: Gateway, hello: dict[str, Any]) -> No
 
 
 @KINDS
-@pytest.mark.parametrize(
-    "authorization",
-    [
-        pytest.param(None, id="absent"),
-        pytest.param("Bearer", id="empty"),
-        pytest.param("Bearer not.a.token", id="garbage"),
-        pytest.param("Basic dXNlcjpwYXNz", id="basic"),
-    ],
-)
-def test_without_a_good_token_401(
-    gateway: Gateway, hello: dict[str, Any], authorization: str | None, http2: bool
-) -> None:
-    headers = gateway.headers()
-    del headers["authorization"]
-    if authorization is not None:
-        headers["authorization"] = authorization
-    with gateway.client(http2=http2) as client:
-        answer = client.post(path_of(hello), content=b"{}", headers=headers)
-    check_error(answer, 401, "rejected", reason="Unauthorized")
-
-
-@KINDS
 def test_a_token_that_may_not_get_the_run_403(api: Api, gateway: Gateway, hello: dict[str, Any], http2: bool) -> None:
     token = api.user("t-stranger", [])
     with gateway.client(http2=http2) as client:
@@ -185,30 +163,6 @@ def test_an_overlapping_call_429_with_retry_after(api: Api, gateway: Gateway, tm
 
 
 @KINDS
-@pytest.mark.parametrize("chunked", [pytest.param(False, id="content-length"), pytest.param(True, id="chunked")])
-def test_the_body_limit_is_exact(gateway: Gateway, hello: dict[str, Any], chunked: bool, http2: bool) -> None:
-    limit = 1024 * 1024
-    fits = b'{"name": "' + b"x" * (limit - 12) + b'"}'
-    assert len(fits) == limit
-
-    def send(client: httpx.Client, body: bytes) -> httpx.Response:
-        content: Any = (body[i : i + 65536] for i in range(0, len(body), 65536)) if chunked else body
-        return client.post(path_of(hello), content=content, headers=gateway.headers())
-
-    with gateway.client(http2=http2) as client:
-        answer = send(client, fits)
-        assert answer.status_code == 200, answer.text[:300]
-        check_error(send(client, fits + b" "), 413, "rejected")
-
-
-def test_overlong_headers_431(gateway: Gateway, hello: dict[str, Any]) -> None:
-    with gateway.client() as client:
-        headers = gateway.headers({"x-long": "a" * 100_000})
-        error = check_error(client.post(path_of(hello), content=b"{}", headers=headers), 431, "rejected")
-    assert error["invocationId"] is None
-
-
-@KINDS
 @pytest.mark.parametrize("size", [8_000, 8_191, 12_000, 15_000])
 def test_long_headers_are_judged_by_the_same_rules(
     gateway: Gateway, hello: dict[str, Any], size: int, http2: bool
@@ -232,55 +186,6 @@ def test_headers_that_the_gateway_makes_too_long_431(gateway: Gateway, hello: di
             seen.append(answer.status_code)
     assert set(seen) == {200, 431}
     assert seen == sorted(seen)
-
-
-@KINDS
-@pytest.mark.parametrize(
-    ("suffix", "headers"),
-    [
-        pytest.param("?x=1", {}, id="query"),
-        pytest.param("?", {}, id="empty-query"),
-        pytest.param("", {"x-kruntime-invocation-id": "a" * 129}, id="id-too-long"),
-        pytest.param("", {"x-kruntime-invocation-id": "a b"}, id="id-with-a-blank"),
-        pytest.param("", {"x-kruntime-timeout-ms": "0"}, id="timeout-zero"),
-        pytest.param("", {"x-kruntime-timeout-ms": "900001"}, id="timeout-too-long"),
-        pytest.param("", {"x-kruntime-timeout-ms": "1_0"}, id="timeout-not-a-number"),
-    ],
-)
-def test_malformed_requests_400(
-    gateway: Gateway, hello: dict[str, Any], suffix: str, headers: dict[str, str], http2: bool
-) -> None:
-    with gateway.client(http2=http2) as client:
-        answer = client.post(path_of(hello) + suffix, content=b"{}", headers=gateway.headers(headers))
-    check_error(answer, 400, "rejected")
-
-
-@KINDS
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        pytest.param("/v1/namespaces/default/runtimes/python/functions/not-a-uid:invoke", 400, id="uid"),
-        pytest.param("/v1/namespaces/default/functions", 400, id="form"),
-        pytest.param("/", 404, id="root"),
-        pytest.param("/v2/namespaces/default", 404, id="version"),
-        pytest.param("/metrics", 404, id="metrics"),
-    ],
-)
-def test_paths_that_are_not_of_the_form(gateway: Gateway, path: str, status: int, http2: bool) -> None:
-    with gateway.client(http2=http2) as client:
-        check_error(client.post(path, content=b"{}", headers=gateway.headers()), status, "rejected")
-
-
-def test_another_method_405(gateway: Gateway, hello: dict[str, Any]) -> None:
-    with gateway.client() as client:
-        for method in ("GET", "PUT", "DELETE"):
-            answer = client.request(method, path_of(hello), headers=gateway.headers())
-            check_error(answer, 405, "rejected")
-
-
-def test_input_that_is_not_json_400(gateway: Gateway, hello: dict[str, Any]) -> None:
-    with gateway.client() as client:
-        check_error(client.post(path_of(hello), content=b"{", headers=gateway.headers()), 400, "rejected")
 
 
 def test_a_handler_that_raises_500_and_serves_the_next_call(api: Api, gateway: Gateway) -> None:

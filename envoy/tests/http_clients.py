@@ -43,12 +43,18 @@ def parse(data: bytes) -> Answer:
     return Answer(int(status.split()[1]), {name.lower(): value.strip() for name, _, value in pairs}, body)
 
 
-async def http1(port: int, parts: Sequence[bytes], *, tls: ssl.SSLContext | None, wait_for_end: bool = False) -> Answer:
+async def http1(
+    port: int,
+    parts: Sequence[bytes],
+    *,
+    tls: ssl.SSLContext | None,
+    wait_for_end: bool = False,
+    host: str = "127.0.0.1",
+    name: str = "localhost",
+) -> Answer:
     """Sends *parts* and reads one answer, or until the end; a server that closes while we send is no error."""
     async with asyncio.timeout(LIMIT_SECONDS):
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=tls, server_hostname="localhost" if tls else None
-        )
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name if tls else None)
         try:
             for part in parts:
                 writer.write(part)
@@ -66,7 +72,15 @@ async def http1(port: int, parts: Sequence[bytes], *, tls: ssl.SSLContext | None
             writer.transport.abort()
 
 
-async def http2(port: int, headers: Iterable[tuple[str, str]], body: bytes = b"", *, tls: ssl.SSLContext) -> Answer:
+async def http2(
+    port: int,
+    headers: Iterable[tuple[str, str]],
+    body: bytes = b"",
+    *,
+    tls: ssl.SSLContext,
+    host: str = "127.0.0.1",
+    name: str = "localhost",
+) -> Answer:
     """Sends one request over HTTP/2 and reads its answer; headers are sent as they are, unchecked."""
     tls.set_alpn_protocols(["h2"])
     configuration = h2.config.H2Configuration(
@@ -74,7 +88,7 @@ async def http2(port: int, headers: Iterable[tuple[str, str]], body: bytes = b""
     )
     connection = h2.connection.H2Connection(configuration)
     async with asyncio.timeout(LIMIT_SECONDS):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname="localhost")
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
         try:
             connection.initiate_connection()
             stream = connection.get_next_available_stream_id()

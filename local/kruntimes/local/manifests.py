@@ -82,7 +82,8 @@ def gateway(given: Installation) -> dict[str, Any]:
     envoy = {
         "name": "envoy",
         "image": "envoy",
-        "command": ["envoy", "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"],
+        "command": ["envoy", "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning",
+                    "--file-flush-interval-msec", "1000"],
         "args": ["-c", f"{given.gateway_dir}/envoy.yaml", "--service-node", "$(POD_UID)",
                  "--service-cluster", "kruntimes-gateway"],
         "env": [_field("POD_UID", "metadata.uid")],

@@ -57,6 +57,7 @@ def asked(target: str = CANONICAL, **changes: object) -> Asked:
     "changes",
     [
         pytest.param({}, id="token-only"),
+        pytest.param({"hosts": ("[::1]:8443",)}, id="one-host"),
         pytest.param({"invocation_ids": ("a" * 128,)}, id="longest-id"),
         pytest.param({"timeouts": ("900000",)}, id="longest-deadline"),
         pytest.param({"authorization": ("bearer a.b-c",)}, id="scheme-in-any-case"),
@@ -89,6 +90,8 @@ def test_a_well_formed_request_is_read(target: str, changes: dict[str, object]) 
         pytest.param(check(method="GET"), outcomes.METHOD_NOT_ALLOWED, id="get"),
         pytest.param(check(method="post"), outcomes.METHOD_NOT_ALLOWED, id="methods-have-a-case"),
         pytest.param(check(CANONICAL + "?a", method="GET"), outcomes.QUERY_NOT_ALLOWED, id="query-before-method"),
+        pytest.param(check(hosts=("a,b",)), outcomes.BAD_REQUEST, id="two-hosts-joined"),
+        pytest.param(check(hosts=("a", "a")), outcomes.BAD_REQUEST, id="two-hosts"),
         pytest.param(check(invocation_ids=("",)), outcomes.BAD_INVOCATION_ID, id="empty-id"),
         pytest.param(check(invocation_ids=("a" * 129,)), outcomes.BAD_INVOCATION_ID, id="id-too-long"),
         pytest.param(check(invocation_ids=("a b",)), outcomes.BAD_INVOCATION_ID, id="blank-in-id"),

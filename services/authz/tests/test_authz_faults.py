@@ -1,5 +1,7 @@
 """What authz says while something that it needs is away, and whom it obeys at the end."""
 
+import asyncio
+import json
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +15,7 @@ from kruntimes.authz.decide import MAY_NOT, NO_SUCH_RUN, UNAVAILABLE, Allow, Che
 from kruntimes.authz.drain import Drain
 from kruntimes.authz.index import WAIT_SECONDS, Index
 from kruntimes.authz.metrics import Metrics
-from kruntimes.authz.server import Authorizer
+from kruntimes.authz.server import Authorizer, serve
 from kruntimes.common import clock
 from kruntimes.common.access import Access, Question, Verdict
 from kruntimes.common.api.views import Meta, Object
@@ -156,6 +158,32 @@ async def test_a_refusal_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     told = {"runtime": "team-a/python", "run_uid": UID, "status": 403, "reason": "Forbidden", "outcome": "rejected"}
     assert told.items() <= line.items()
     assert "secret" not in str(line)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"post /x HTTP/1.1\r\nauthorization: Bearer secret\r\n\r\n", id="method"),
+        pytest.param(b"POST /x HTTP/1.1\r\nsec\x01ret: a\r\n\r\n", id="header"),
+        pytest.param(b"POST secret HTTP/9.9\r\n\r\n", id="version"),
+    ],
+)
+async def test_what_cannot_be_read_is_refused_in_the_one_form_and_not_quoted(data: bytes, tmp_path: Path) -> None:
+    made, _ = authorizer(Names(), Reviews())
+    runner = await serve(made, tmp_path / "authz.sock")
+    try:
+        async with asyncio.timeout(30):
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "authz.sock")
+            writer.write(data)
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            writer.close()
+    finally:
+        await runner.cleanup()
+    assert head.split()[1] == b"400"
+    assert b"secret" not in head + body
+    error = json.loads(body)["error"]
+    assert (error["reason"], error["component"], error["outcome"]) == ("BadRequest", "authz", "rejected")
+    assert error["invocationId"] is None
 
 
 class OwnPod:

@@ -26,7 +26,8 @@ RETRY_AFTER_SECONDS = 1
 class Check:
     """One request as Envoy describes it; headers that may be repeated are lists of every value.
 
-    target: the raw path with its query string. lengths: what the body's Content-Length declares.
+    target: the raw path with its query string. lengths: what the body's Content-Length declares. hosts: joined by Envoy
+    with a comma where Host was given more than once.
     """
 
     method: str
@@ -35,6 +36,7 @@ class Check:
     invocation_ids: tuple[str, ...] = ()
     timeouts: tuple[str, ...] = ()
     lengths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     @property
     def invocation_id(self) -> str | None:
@@ -126,6 +128,7 @@ _METHOD = Deny(outcomes.METHOD_NOT_ALLOWED, "only POST is allowed")
 _BAD_ID = Deny(
     outcomes.BAD_INVOCATION_ID, "X-Kruntime-Invocation-ID must be 1 to 128 bytes of visible ASCII, given once"
 )
+_HOST = Deny(outcomes.BAD_REQUEST, "Host may be given once")
 _TIMEOUT_TWICE = Deny(outcomes.BAD_TIMEOUT, "X-Kruntime-Timeout-Ms may be given once")
 
 
@@ -139,6 +142,8 @@ def read(check: Check, policy: Policy) -> Asked | Deny:
         return _QUERY
     if check.method != "POST":
         return _METHOD
+    if len(check.hosts) > 1 or any("," in host for host in check.hosts):
+        return _HOST
     if check.invocation_ids and check.invocation_id is None:
         return _BAD_ID
     if len(check.timeouts) > 1:

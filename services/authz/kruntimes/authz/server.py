@@ -150,6 +150,7 @@ def check_of(request: Request) -> Check:
         invocation_ids=request.values(_INVOCATION_ID),
         timeouts=request.values(_TIMEOUT_MS),
         lengths=request.values(_LENGTH),
+        hosts=request.values(b"host"),
     )
 
 
