@@ -47,9 +47,8 @@ def stopped(pids: list[int]) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("http2", [pytest.param(False, id="http1"), pytest.param(True, id="http2")])
-def test_a_pod_that_has_stopped_is_a_time_out_and_not_safe_to_repeat(api: Api, gateway: Gateway, http2: bool) -> None:
-    with api.function(ECHO) as run, gateway.client(http2=http2, timeout=PATIENCE_SECONDS) as client:
+def test_a_pod_that_has_stopped_is_a_time_out_and_not_safe_to_repeat(api: Api, gateway: Gateway) -> None:
+    with api.function(ECHO) as run, gateway.client(timeout=PATIENCE_SECONDS) as client:
         path, headers = path_of(run), gateway.headers({"x-kruntime-timeout-ms": "200"})
         assert client.post(path, content=b"{}", headers=headers).status_code == 200
         with stopped(runtimed_of(run["status"]["assignedPodUID"])):
