@@ -112,9 +112,10 @@ class World:
         return Settings(**(values | more))
 
     @asynccontextmanager
-    async def operator(self) -> AsyncIterator[Operator]:
-        """A leading operator with the roles of an installation and no more."""
-        kube = await self.client(await self.token(self.system, "kruntimes-operator"))
+    async def operator(self, client: type[Kube] = Kube) -> AsyncIterator[Operator]:
+        """A leading operator with the roles of an installation and no more. client: what it speaks through."""
+        token = await self.token(self.system, "kruntimes-operator")
+        kube = await client.connect(kubeconfig=self.kubeconfig(token))
         authority = await ensure_authority(kube, self.system)
         operator = Operator(kube, self.settings(), authority, metrics=Metrics(CollectorRegistry()))
         task = asyncio.create_task(operator.run())

@@ -249,6 +249,24 @@ async def test_a_new_template_takes_over_as_the_old_pods_fall_free(place: World)
         await eventually(one_replica_set)
 
 
+async def test_kubectl_scale_takes_the_free_pod(place: World) -> None:
+    async with place.operator():
+        await place.runtime("python", replicas=2, runs=1)
+        await place.ready_pods("python", 2)
+        await place.create_run("busy", "python")
+        busy = await place.until("busy", lambda run: run.state.phase == "Scheduled")
+        scale = paths.runtimes(place.namespace, "python", "scale")
+        await place.admin.patch_merge(scale, {"spec": {"replicas": 1}}, dict)
+        (left,) = await place.pods("python", 1)
+        assert left.metadata.uid == busy.state.assigned_pod_uid
+
+        async def counted() -> bool:
+            found: Json = await place.admin.get(scale, dict)
+            return bool(found["status"]["replicas"] == 1)
+
+        await eventually(counted)
+
+
 async def test_a_template_that_no_pod_can_be_made_of_says_so(place: World) -> None:
     async with place.operator():
         broken = {"spec": {"containers": [{"name": "runtime", "image": "x", "ports": [{"containerPort": 0}]}]}}

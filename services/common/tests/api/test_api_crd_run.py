@@ -56,6 +56,7 @@ ACCEPTED = [
     case(FUNCTION, {"runtime": "a" * 63}, id="longest-runtime"),
     case(FUNCTION, env(*({"name": f"V{i}", "value": ""} for i in range(256))), id="most-env"),
     case(FUNCTION, env({"name": "a.b-c D", "value": "x" * 131072}), id="any-printable-name-and-longest-value"),
+    case(FUNCTION, {"timeout": "999999999s" * 6}, id="longest-timeout"),
     case(FUNCTION, requests(), id="no-requests-named"),
     case(FUNCTION, requests(runs="1k", gpu=0), id="quantities-with-a-suffix"),
     *(case(FUNCTION, {"timeout": text}, id=f"timeout-{text}") for text in ("1ns", "1.5µs", "0.5h", "1m0s", "1.s")),
@@ -69,7 +70,25 @@ ACCEPTED = [
     case(TASK, {"mode": {"task": {"args": ["a"] * 255 + ["b" * 8192]}}}, id="most-and-longest-args"),
 ]
 
+NUL = "a\u0000b"
 REFUSED = [
+    case(FUNCTION, env({"name": "A", "value": NUL}), "spec.env[0].value in body should match", id="nul-in-env"),
+    case(FUNCTION, function(handler=NUL), "spec.mode.function.handler must not hold a NUL", id="nul-in-handler"),
+    case(FUNCTION, source(inlinePath=NUL), "spec.source.inlinePath must not hold a NUL", id="nul-in-path"),
+    case(TASK, {"mode": {"task": {"args": ["x", NUL]}}}, "spec.mode.task.args[] must not hold a NUL", id="nul-in-args"),
+    case(TASK, {"mode": {"task": {"entrypoint": NUL}}}, "entrypoint must not hold a NUL", id="nul-in-entrypoint"),
+    case(
+        FUNCTION,
+        source(inline=None, inlinePath=None, repoURL=NUL, commitSHA=NUL),
+        "spec.source.repoURL must not hold a NUL",
+        "spec.source.commitSHA must not hold a NUL",
+        id="nul-in-a-repository",
+    ),
+    *[
+        case(FUNCTION, {"timeout": text}, "spec.timeout must be a duration above zero", id=f"timeout-{text}")
+        for text in ("10000000h", "100000h", "99999999m", "9999999999s", "9" * 19 + "ns")
+    ],
+    case(FUNCTION, {"retryPolicy": {"backoff": "10000000h"}}, "must be a duration, such as", id="backoff-too-long"),
     case(FUNCTION, {"runtime": None}, "spec.runtime: Required", id="no-runtime"),
     case(FUNCTION, {"runtime": ""}, "spec.runtime", "at least 1", id="empty-runtime"),
     case(FUNCTION, {"runtime": "a" * 64}, "spec.runtime: Too long", id="runtime-too-long"),
