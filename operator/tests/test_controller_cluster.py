@@ -13,6 +13,7 @@ from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.csr import CertificateNames, CertificateRefused, request_certificate
 from kruntimes.common.kube.errors import Forbidden
+from kruntimes.controller import scheduler
 from kruntimes.controller.signer import ensure_authority
 from kruntimes.controller.views import ControlledRun
 
@@ -87,7 +88,8 @@ async def test_runs_are_scheduled_oldest_first_and_spread(place: World) -> None:
         await place.until("more-3", lambda run: run.state.phase == "Scheduled")
 
 
-async def test_a_burst_never_takes_more_than_there_is(place: World) -> None:
+async def test_a_burst_never_takes_more_than_there_is(place: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "PASS_WRITES", 4)
     async with place.operator():
         await place.runtime("python", replicas=2, runs=5)
         await place.ready_pods("python", 2)
