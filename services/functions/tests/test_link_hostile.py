@@ -121,3 +121,32 @@ async def test_a_broken_link_is_told_once_and_not_read_on() -> None:
     assert ended == [True]
     assert manager.stats.calls == 0
     assert await manager.stop()
+
+
+async def test_a_caller_that_has_gone_takes_its_calls_with_it_and_no_others() -> None:
+    written: dict[str, list[bytes]] = {"one": [], "two": []}
+    manager = Manager(Bounds(workers=4))
+    hosts: dict[str, Invocation] = {}
+
+    class Host:
+        def start(self, invocation: Invocation) -> None:
+            hosts[invocation.uid] = invocation
+
+        def stop(self, invocation: Invocation, why: Why) -> None:
+            invocation.complete(invocation.answer(b"", code=499))
+
+        def kill(self, invocation: Invocation) -> None:
+            raise AssertionError("it answers when it is told to stop")
+
+    callers = {}
+    for name in written:
+        manager.register(name, Host())
+        callers[name] = Ingress(manager, Mode.LINK, written[name].append, on_end=lambda: None)
+        callers[name].feed(encode_call(Call(uid=name, timeout=5, function=name, payload=b""), Mode.LINK))
+    callers["one"].abandon()
+    assert written["one"] == []
+    assert [invocation.uid for invocation in manager.active()] == ["two"]
+    assert manager.active(key="one") == []
+    hosts["two"].complete(hosts["two"].answer(b"unharmed"))
+    assert b"unharmed" in written["two"][0]
+    assert await manager.stop()

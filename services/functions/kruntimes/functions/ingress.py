@@ -54,6 +54,7 @@ class Ingress:
         self._limits = limits or (LINK_LIMITS if mode is Mode.LINK else STDIO_LIMITS)
         self._form = form or (failures.for_link if mode is Mode.LINK else failures.for_agents)
         self._decoder = CallDecoder(mode, self._limits)
+        self._gone = False
 
     def feed(self, data: bytes) -> None:
         """Acts on everything that *data* completes."""
@@ -66,8 +67,16 @@ class Ingress:
             self._act(event)
         self._on_end()
 
+    def abandon(self) -> None:
+        """The caller has gone: what it has in flight is cancelled, and nothing is written any more."""
+        self._gone = True
+        for invocation in self._manager.active(sink=self.sink):
+            self._manager.cancel(invocation.uid)
+
     def sink(self, event: Result | Progress) -> None:
         """Writes an answer or progress of one call."""
+        if self._gone:
+            return
         if isinstance(event, Progress):
             self._write(encode_progress(event.uid, done=event.done, total=event.total))
             return

@@ -138,6 +138,14 @@ class Manager:
         self._carry_out()
         return cancelled
 
+    def active(self, *, key: str | None = None, sink: Sink | None = None) -> list[Invocation]:
+        """Calls without an answer: all, or those of one schedule key, or those whose answers go to *sink*."""
+        return [
+            invocation
+            for invocation in self._engine.ledger.active.values()
+            if (key is None or invocation.route.key == key) and (sink is None or invocation.sink == sink)
+        ]
+
     def ask_progress(self, uid: str) -> None:
         """Gives the last progress of a call to its sink again, if there is any."""
         self._engine.ask_progress(uid)
