@@ -7,6 +7,8 @@ that there is no such Run is only for who may list the Runs of that namespace.
 
 from dataclasses import dataclass
 
+import msgspec
+
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.names import InvokePath, parse_path
 from kruntimes.common.api.outcomes import Failure, Kind
@@ -22,8 +24,7 @@ RETRY_AFTER_SECONDS = 1
 """A backend that is away for a moment, an index that is about to be current: a second is long for both."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One request as Envoy describes it; headers that may be repeated are lists of every value.
 
     target: the raw path with its query string. lengths: what the body's Content-Length declares. hosts: joined by Envoy
@@ -45,8 +46,7 @@ class Check:
         return ids[0] if len(ids) == 1 and outcomes.valid_invocation_id(ids[0]) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A well-formed request: whose path, and with which token.
 
     seconds: its deadline. oversized: whether it declares a body above the limit, which only who may invoke is told.
@@ -62,8 +62,7 @@ class Asked:
         return f"Asked(path={self.path!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(msgspec.Struct, frozen=True):
     """The request goes on, to the shard that may hold its route, or else to any Pod of *runtime*.
 
     shard: empty for what only the fallback serves. runtime: `NAMESPACE/RUNTIME`. patience: seconds after which the

@@ -34,8 +34,7 @@ class Verdict(Enum):
     FORBIDDEN = "forbidden"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked, in the words of Kubernetes' ResourceAttributes. An empty *name* means any name."""
 
     verb: str

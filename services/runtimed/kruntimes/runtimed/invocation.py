@@ -1,7 +1,8 @@
 """One invocation as a value: what is asked, what came of it (design §6)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kruntimes.common.api.outcomes import Failure, Kind
 
@@ -10,8 +11,7 @@ RETRY_AFTER_SECONDS = 1
 """What a refused caller is told: a call takes milliseconds, a recovery seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """One call as the function gets it. seconds: its deadline, from now. trace: traceparent, or empty."""
 
     id: str
@@ -21,8 +21,7 @@ class Invocation:
     trace: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What the handler returned.
 
     seconds: how long the call took, as the Runtime Server says, or else here. log_tail: what it printed, bounded; None

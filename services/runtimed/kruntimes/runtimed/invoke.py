@@ -13,6 +13,8 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from kruntimes.common import clock
 from kruntimes.common.access import bearer
 from kruntimes.common.api import outcomes
@@ -49,8 +51,7 @@ class _Seen:
     attempt: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     """A well-formed request. seconds: its deadline, from its start."""
 
     asked: Asked

@@ -7,6 +7,8 @@ caller may repeat, never an answer from the wrong epoch.
 
 from dataclasses import dataclass
 
+import msgspec
+
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.names import FINALIZER, PEER_PORT, InvokePath
 from kruntimes.common.api.phases import TERMINAL
@@ -27,16 +29,14 @@ class Own:
         return f"{self.namespace}/{self.runtime}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
     """Our own registration of the Run. serving: it is registered, not closed, and we are not fenced."""
 
     epoch: Epoch
     serving: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """One request. expected: the epoch it carries, None on the fallback. hop: it came from a peer."""
 
     path: InvokePath
@@ -44,8 +44,7 @@ class Asked:
     hop: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Here:
+class Here(msgspec.Struct, frozen=True):
     """Invoke our own registration of this epoch."""
 
     epoch: Epoch

@@ -7,11 +7,12 @@ Runtime Server is the authority; this is the place where an overlap is refused w
 
 from dataclasses import dataclass
 
+import msgspec
+
 from kruntimes.common.api.epoch import Epoch
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(msgspec.Struct, frozen=True):
     """The right to have work of *epoch* under way. tx: unique in this process, never the caller's id."""
 
     epoch: Epoch

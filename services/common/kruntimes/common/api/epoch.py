@@ -4,8 +4,9 @@ Every internal request carries the epoch that it expects, in `x-kr-epoch`, and i
 """
 
 import re
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 HEADER = "x-kr-epoch"
 HOP_HEADER = "x-kr-hop"
@@ -13,8 +14,7 @@ _UID = r"[0-9a-z][0-9a-z-]{0,252}"
 _FORM = re.compile(rf"({_UID})/([1-9][0-9]{{0,8}})/({_UID})")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Epoch:
+class Epoch(msgspec.Struct, frozen=True, order=True):
     """Run UID, one-based registration attempt, UID of the assigned Pod."""
 
     run_uid: str

@@ -4,9 +4,10 @@ Source: design §4, §6, §8 and §13.
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote, unquote
+
+import msgspec
 
 from kruntimes.common.api.outcomes import MAX_INVOCATION_ID_BYTES, valid_invocation_id
 
@@ -93,8 +94,7 @@ _INVOKE = re.compile(rf"{_FUNCTION}:invoke")
 _CANCEL = re.compile(rf"{_FUNCTION}/invocations/({_ID}):cancel")
 
 
-@dataclass(frozen=True, slots=True)
-class InvokePath:
+class InvokePath(msgspec.Struct, frozen=True):
     """A parsed request path. canonical: it is the published spelling (`functions`, not the alias `runs`).
 
     cancel: the id of the invocation whose end is asked for, decoded; None where one is to begin.

@@ -6,10 +6,11 @@ beside chunks, two lengths, an encoding other than chunks, a folded or nameless 
 Source: RFC 9112; design §6 for the limits.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 
 import httptools
+from msgspec.structs import replace
 
 from kruntimes.common.http1.chunks import BadChunk, Chunks, TooLarge
 from kruntimes.common.http1.messages import Fault, Request, Wrong
@@ -182,15 +183,7 @@ class Machine:
             return CONTINUE
         self._head = self._chunks = None
         self._over = not request.keep_alive
-        # As `dataclasses.replace`, at a quarter of its cost.
-        return Request(
-            method=request.method,
-            target=request.target,
-            headers=request.headers,
-            body=body,
-            keep_alive=request.keep_alive,
-            old=request.old,
-        )
+        return replace(request, body=body)
 
     def _fault(self, wrong: Wrong, message: str, request: Request | None = None) -> Fault:
         self._stop()
