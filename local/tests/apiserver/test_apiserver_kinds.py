@@ -9,6 +9,7 @@ from tests.apiserver.plane import POD, Json, Plane
 
 from kruntimes.local.apiserver import scale
 from kruntimes.local.apiserver.api import private
+from kruntimes.local.apiserver.kinds import services
 from kruntimes.local.apiserver.kinds.pods import qos_class
 from kruntimes.local.apiserver.status import StatusError
 
@@ -255,6 +256,22 @@ def test_the_address_of_a_service_stays(plane: Plane) -> None:
     assert ("spec.clusterIPs[0]", f'Invalid value: ["{other}"]: may not change once set') in causes(
         lambda: change(plane, "services", "s", lambda o: o["spec"].update(clusterIP=other))
     )
+
+
+def test_a_service_is_refused_when_every_address_or_node_port_is_taken(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "ADDRESSES", 3)
+    made = {service(plane, f"s{i}")["spec"]["clusterIP"] for i in range(2)}
+    assert made | {"10.96.0.1"} == {f"10.96.0.{i}" for i in (1, 2, 3)}
+    with pytest.raises(StatusError, match="failed to allocate a serviceIP: range is full") as refused:
+        service(plane, "one-too-many")
+    assert refused.value.code == 500
+    monkeypatch.setattr(services, "ADDRESSES", 9)
+    monkeypatch.setattr(services, "LAST_NODE_PORT", services.FIRST_NODE_PORT)
+    service(plane, "out", type="NodePort")
+    with pytest.raises(StatusError, match="failed to allocate a nodePort: range is full"):
+        service(plane, "out-too", type="NodePort")
 
 
 # ---------------------------------------------------------------- data

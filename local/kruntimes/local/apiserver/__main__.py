@@ -19,7 +19,7 @@ import uvloop
 
 from kruntimes.common import clock
 from kruntimes.local.apiserver import assemble, bootstrap, memory
-from kruntimes.local.apiserver.api import Api
+from kruntimes.local.apiserver.api import Api, Call
 from kruntimes.local.apiserver.certificates import Authority, node_context, private_file, server_context
 from kruntimes.local.apiserver.encoding import Encoded, encode
 from kruntimes.local.apiserver.metadata import SUFFIX_CHARACTERS
@@ -76,7 +76,7 @@ async def serve(host: str, port: int, state: Path) -> None:
     for path, namespace, obj in bootstrap.objects(client_ca=authority.pem.decode(), port=port):
         resource = api.resources.find(*path)
         assert resource is not None
-        api.create(resource, namespace, obj)
+        api.create(resource, namespace, obj, Call(manager="kube-apiserver"))
     logs = NodeLogs(api, lambda: node_context(state, authority, now=clock.utcnow()))
     server = Server(api, now=clock.utcnow, logs=logs, encoded=encoded)
     tls = server_context(state, authority, host, now=now)

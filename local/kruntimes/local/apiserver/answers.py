@@ -29,16 +29,20 @@ def document(
         response = raw(yaml_bodies.dump(obj), code, {"Content-Type": YAML})
     else:
         response = raw(encode(obj) if data is None else data, code)
+    return _warned(response, warnings)
+
+
+def refusal(error: StatusError, warnings: Sequence[str] = ()) -> web.Response:
+    """A Status of failure. warnings: what was to be said before the fault was found."""
+    headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}
+    return _warned(raw(encode(error.to_json()), error.code, headers), warnings)
+
+
+def _warned(response: web.Response, warnings: Sequence[str]) -> web.Response:
     for text in warnings:
         said = text.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{said}"')
     return response
-
-
-def refusal(error: StatusError) -> web.Response:
-    """A Status of failure."""
-    headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}
-    return raw(encode(error.to_json()), error.code, headers)
 
 
 def nothing() -> web.Response:

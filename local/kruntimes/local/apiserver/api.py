@@ -44,11 +44,11 @@ class Call:
     """How a write is asked for.
 
     strictness: Ignore, Warn or Strict, for unknown fields and for the *duplicates* that the decoder found. warnings:
-    filled by the call.
+    filled by the call. manager: the loops write under the name that they have in a real control plane.
     """
 
     user: User = SYSTEM
-    manager: str = "apiserver"
+    manager: str = "kube-controller-manager"
     dry_run: bool = False
     strictness: str = "Ignore"
     duplicates: Sequence[str] = ()
@@ -287,7 +287,7 @@ class Api:
                 return bad_request(f"{handled}: {why}")
             return invalid(About(), [metadata.invalid_value("patch", sent[:SHOWN], why)])
 
-        sent = "" if patch is None else msgspec.json.encode(obj).decode()
+        sent = "" if patch is None else msgspec.json.encode(obj, order="sorted").decode()
         try:
             unknown = shapes.fit("Object" if resource.custom else resource.kind, obj)
             metadata.tidy(obj["metadata"])

@@ -52,6 +52,7 @@ class Exchange:
         self.backend, self.http, self.request, self.resource = backend, http, request, resource
         self.query: Mapping[str, str] = http.query
         self.namespace = request.namespace if resource.namespaced else ""
+        self.warnings: list[str] = []
 
     @property
     def api(self) -> Api:
@@ -113,6 +114,7 @@ class Exchange:
             manager=negotiation.field_manager(self.query, kind, agent=agent, apply=self.media == APPLY_PATCH),
             dry_run=negotiation.dry_run(self.query, kind),
             strictness=negotiation.strictness(self.query, kind),
+            warnings=self.warnings,
         )
 
     def show(self, obj: Json, code: int = 200, call: Call | None = None) -> web.Response:

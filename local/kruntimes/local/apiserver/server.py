@@ -134,12 +134,10 @@ class Server:
         if resource is None:
             raise _nothing(self._api, request.group)
         exchange = Exchange(self._backend, http, request, resource)
-        if request.subresource:
-            return await writes.subresource(exchange)
-        if resource.virtual:
-            return await writes.review(exchange)
-        _check_method(exchange)
-        return await _VERBS[request.verb](exchange)
+        try:
+            return await _carry_out(exchange)
+        except StatusError as refusal:
+            return answers.refusal(refusal, exchange.warnings)
 
     def _document(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
         """Health, versions, discovery, OpenAPI."""
@@ -172,6 +170,15 @@ class Server:
         if steps[0] not in ("api", "apis"):
             raise NotServed
         raise _nothing(self._api, steps[1] if steps[0] == "apis" else "")
+
+
+async def _carry_out(exchange: Exchange) -> web.StreamResponse:
+    if exchange.request.subresource:
+        return await writes.subresource(exchange)
+    if exchange.resource.virtual:
+        return await writes.review(exchange)
+    _check_method(exchange)
+    return await _VERBS[exchange.request.verb](exchange)
 
 
 def _check_method(exchange: Exchange) -> None:

@@ -1,8 +1,8 @@
 """The types of the built-in kinds: which fields they have, and what stands in them. Pure.
 
 A body that does not fit is refused before any rule sees it, in the words of Go's JSON decoder; unknown fields are taken
-out and told. What `null` says is left out, as there. The table holds the fields that a local control plane has use for
-and those that clients of it are known to send; it is the API's of Kubernetes 1.37.
+out and told. What `null` says is left out, as there, and so are empty lists and maps. The table holds the fields that a
+local control plane has use for and those that clients of it are known to send; it is the API's of Kubernetes 1.37.
 """
 
 import re
@@ -49,6 +49,12 @@ _FITS: dict[str, tuple[type, ...]] = {
     "s": (str,), "i": (int,), "f": (int, float), "b": (bool,), "t": (str,), "u": (str,), "q": (str, int, float),
     "o": (str, int), "a": (object,), "struct": (dict,), "map": (dict,), "list": (list,),
 }  # fmt: skip
+_KEPT = frozenset({
+    "v1.PodSpec.containers", "v1.Role.rules", "v1.ClusterRole.rules", "v1.Rule.verbs", "v1.EndpointSlice.endpoints",
+    "v1.EndpointSlice.ports", "v1.Endpoint.addresses", "v1.Endpoint.conditions", "v1.Projected.sources",
+    "v1.TokenRequestSpec.audiences",
+})  # fmt: skip
+"""Lists that are shown though they are empty; every other one, and every map, is left out then."""
 _TIMES = {"t": "2006-01-02T15:04:05Z07:00", "u": "2006-01-02T15:04:05.000000Z07:00"}
 _MICROSECONDS = re.compile(r".*\.[0-9]{6}(Z|[-+][0-9]{2}:[0-9]{2})")
 _JSON_NAMES = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
@@ -71,7 +77,7 @@ def _fit_struct(
     """path: with indexes and keys, for what is unknown; named: of fields alone, as Go names them."""
     fields = shape.fields or {}
     for key in list(value):
-        at, below = (f"{path}.{key}", f"{named}.{key}") if path else (key, key)
+        at, below = f"{path}.{key}" if path else key, f"{named}.{key}" if named else key
         field = fields.get(key)
         if field is None:
             if not open_ended:
@@ -80,7 +86,10 @@ def _fit_struct(
         elif value[key] is None and field.kind not in _TIMES:
             del value[key]
         elif value[key] is not None:
-            _fit(field, value[key], at, below, _go_name(shape), unknown)
+            # A custom kind has no struct in Go, but its metadata has: its fields are named from there.
+            _fit(field, value[key], at, "" if open_ended and key == "metadata" else below, _go_name(shape), unknown)
+            if field.kind in ("list", "map") and not value[key] and f"{shape.name}.{key}" not in _KEPT:
+                del value[key]
 
 
 def _fit(shape: Shape, value: Any, path: str, named: str, owner: str, unknown: list[str]) -> None:

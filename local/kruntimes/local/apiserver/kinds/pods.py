@@ -34,6 +34,7 @@ class Pods(Strategy):
         spec = obj.setdefault("spec", {})
         spec.setdefault("enableServiceLinks", True)
         podspec.default(spec)
+        podspec.request_limits(spec)
         return []
 
     def prepare_create(self, obj: Json, ctx: Context) -> None:

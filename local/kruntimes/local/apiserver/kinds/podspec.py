@@ -28,6 +28,14 @@ def default(spec: Json) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"]
 
 
+def request_limits(spec: Json) -> None:
+    """Requests of a Pod, not of a template, what its containers are limited to and do not request."""
+    for container in _containers(spec):
+        resources = container["resources"]
+        for name, value in (resources.get("limits") or {}).items():
+            resources.setdefault("requests", {}).setdefault(name, value)
+
+
 def _containers(spec: Json) -> Iterator[Json]:
     for key in ("initContainers", "containers"):
         yield from spec.get(key) or []
@@ -52,9 +60,6 @@ def _default_container(container: Json) -> None:
     for hook in (container.get("lifecycle") or {}).values():
         if isinstance(hook, dict) and hook.get("httpGet"):
             _default_http(hook["httpGet"])
-    resources = container["resources"]
-    for name, value in (resources.get("limits") or {}).items():
-        resources.setdefault("requests", {}).setdefault(name, value)
 
 
 def _pull_policy(image: str) -> str:

@@ -4,7 +4,7 @@ import ipaddress
 from typing import Any
 
 from kruntimes.local.apiserver.metadata import invalid_value, not_supported, quoted, required
-from kruntimes.local.apiserver.status import Cause
+from kruntimes.local.apiserver.status import Cause, internal
 from kruntimes.local.apiserver.strategy import Context, Strategy, take
 
 Json = dict[str, Any]
@@ -13,7 +13,9 @@ NETWORK = "10.96"
 """/16, as kubeadm and kind have it."""
 FIRST = f"{NETWORK}.0.1"
 """The API server's own Service gets the first address."""
-NODE_PORTS = (30000, 32767)
+FIRST_NODE_PORT, LAST_NODE_PORT = 30000, 32767
+ADDRESSES = 0xFFFE
+"""That Services can have: all of the network but the first and the last."""
 SERVICES = ("", "services")
 _TYPES = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]
 _PROTOCOLS = ["SCTP", "TCP", "UDP"]
@@ -61,7 +63,11 @@ class Services(Strategy):
             taken = {p.get("nodePort") for s in held for p in s["spec"].get("ports") or []}
             for port in spec.get("ports") or []:
                 if not port.get("nodePort"):
-                    port["nodePort"] = next(n for n in range(*NODE_PORTS) if n not in taken)
+                    port["nodePort"] = next(
+                        (n for n in range(FIRST_NODE_PORT, LAST_NODE_PORT + 1) if n not in taken), None
+                    )
+                    if port["nodePort"] is None:
+                        raise internal("failed to allocate a nodePort: range is full")
                     taken.add(port["nodePort"])
 
     def _address_faults(self, obj: Json, ctx: Context) -> list[Cause]:
@@ -138,11 +144,14 @@ def _addresses(services: list[Json]) -> set[str]:
 
 
 def _free(taken: set[Any], ctx: Context) -> str:
-    """An address that no Service has; the first of all is the API server's."""
+    """An address that no Service has, from a drawn one on; the first of all is the API server's. Raises InternalError
+    where there is none."""
     if not taken:
         return FIRST
-    while True:
-        drawn = int(ctx.uid().replace("-", "")[:8], 16) % 0xFFFE + 1
-        address = f"{NETWORK}.{drawn >> 8}.{drawn & 0xFF}"
+    drawn = int(ctx.uid().replace("-", "")[:8], 16)
+    for i in range(ADDRESSES):
+        number = (drawn + i) % ADDRESSES + 1
+        address = f"{NETWORK}.{number >> 8}.{number & 0xFF}"
         if address not in taken:
             return address
+    raise internal("failed to allocate a serviceIP: range is full")
