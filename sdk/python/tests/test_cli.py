@@ -1,6 +1,7 @@
 """krt as a person and a script use it: output, sentences, exit statuses."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.sdk_server import Reply, Server, failure, serving
 
-from kruntimes.cli import main, show
+from kruntimes.cli import main, progress, show
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_krt_token_is_what_functions_are_called_with(server: Server) -> None:
         pytest.param(["invoke", "none"], 3, "none not found", id="no-run"),
         pytest.param(["get", "none"], 1, "none not found", id="get-none"),
         pytest.param(["wait", "none"], 1, "there is no Run none", id="wait-none"),
-        pytest.param(["delete", "none"], 1, "none not found", id="delete-none"),
+        pytest.param(["delete", "none"], 1, "there is no Run none", id="delete-none"),
         pytest.param(["invoke", "hello", "--timeout", "soon"], 2, "not a duration", id="bad-duration"),
         pytest.param(["invoke", "hello", "--id", "a b"], 2, "visible ASCII", id="bad-id"),
         pytest.param(["invoke", "hello", "-d", "@/nowhere"], 2, "No such file", id="no-payload"),
@@ -148,6 +149,36 @@ def test_a_function_is_declared_from_a_file_and_waited_for(server: Server, tmp_p
         "env": [{"name": "A", "value": "b=c"}],
         "timeout": "8h",
     }
+
+
+def test_deleting_goes_on_past_a_name_that_is_not_there(server: Server) -> None:
+    server.add_run("one")
+    server.add_run("two")
+    result = krt(server, "delete", "one", "none", "two")
+    assert (result.exit_code, result.stdout) == (1, "Run one deleted\nRun two deleted\n")
+    assert "there is no Run none" in result.stderr
+    assert krt(server, "delete", "none", "--ignore-not-found").exit_code == 0
+
+
+def test_a_wait_tells_where_the_run_stands(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    server.add_run("slow", phase="Pending", ready=False)
+    result = krt(server, "wait", "slow", "--timeout", "200ms")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0].startswith("krt: Run slow is Pending")
+    assert result.stderr.count("\n") == 2, "once for each place, and the end"
+
+
+def test_names_of_runs_are_completed(server: Server) -> None:
+    for name in ("alpha", "alps", "beta"):
+        server.add_run(name)
+    asked = {"_KRT_COMPLETE": "bash_complete", "COMP_WORDS": "krt invoke al", "COMP_CWORD": "2"}
+    env = {**os.environ, **asked, "KUBECONFIG": str(server.kubeconfig())}
+    program = [sys.executable, "-c", "from kruntimes.cli.main import cli; cli(prog_name='krt')"]
+    done = subprocess.run(program, env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["plain,alpha", "plain,alps"]
+    nowhere = subprocess.run(program, env={**env, "KUBECONFIG": "/nowhere"}, capture_output=True, text=True, timeout=60)
+    assert (nowhere.stdout.strip(), nowhere.stderr) == ("", "")
 
 
 def test_runs_are_shown_and_deleted(server: Server) -> None:

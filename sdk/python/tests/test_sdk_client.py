@@ -11,7 +11,7 @@ import pytest
 from tests.sdk_server import Reply, Server, failure, serving
 
 from kruntimes.common.api.outcomes import Outcome
-from kruntimes.sdk import errors, kubeconfig, wire
+from kruntimes.sdk import errors, kubeconfig, manifests, wire
 from kruntimes.sdk.aio import AsyncClient
 from kruntimes.sdk.client import Client
 
@@ -145,7 +145,7 @@ def test_waiting_for_a_state(
 
 
 def test_a_run_is_declared_read_and_deleted(client: Both, server: Server) -> None:
-    manifest = wire.function_run(runtime="python", handler="m.f", source="x = 1\n", inline_path="My File.py")
+    manifest = manifests.function_run(runtime="python", handler="m.f", source="x = 1\n", inline_path="My File.py")
     made = client("create", manifest)
     assert made.metadata.name == "my-file-x"
     assert client("get", "my-file-x").spec.source.inline == "x = 1\n"

@@ -4,14 +4,14 @@ import json
 
 import click
 
-from kruntimes.cli.options import Target, connection
+from kruntimes.cli.options import Target, connection, run_names
 
 TRIES = 5
 """The Run's status may change between reading and writing it; each try reads it anew."""
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=run_names)
 @click.option("--invocation", metavar="ID", help="Cancel this invocation only, and leave the Run as it is.")
 @connection
 def command(target: Target, name: str, invocation: str | None) -> None:

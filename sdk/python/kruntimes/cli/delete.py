@@ -2,11 +2,11 @@
 
 import click
 
-from kruntimes.cli.options import Duration, Target, connection
+from kruntimes.cli.options import Duration, Target, connection, run_names
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", shell_complete=run_names, nargs=-1, required=True, metavar="NAME...")
 @click.option("--wait/--no-wait", "wait_", default=True, show_default=True, help="Wait until they are gone.")
 @click.option("--timeout", type=Duration(), default="60s", show_default=True, help="How long to wait for each.")
 @click.option("--ignore-not-found", is_flag=True, help="A name that is not there is no error.")
@@ -17,16 +17,18 @@ def command(target: Target, names: tuple[str, ...], wait_: bool, timeout: float,
     from kruntimes.sdk.errors import NotFoundError
 
     with target.client() as client:
-        meant = [runs.name_of(client, name) for name in names]
-        for name in meant:
+        going, missing = [], []
+        for name in (runs.name_of(client, name) for name in names):
             try:
                 client.delete(name)
+                going.append(name)
             except NotFoundError:
-                if not ignore_not_found:
-                    raise
-        for name in meant:
+                missing.append(name)
+        for name in going:
             if wait_:
                 client.wait(name, "deleted", timeout=timeout)
                 click.echo(f"Run {name} deleted")
             else:
                 click.echo(f"Run {name} is being deleted")
+    if missing and not ignore_not_found:
+        raise NotFoundError(f"there is no Run {', '.join(missing)}", status=404)

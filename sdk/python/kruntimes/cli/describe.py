@@ -4,11 +4,11 @@ import json
 
 import click
 
-from kruntimes.cli.options import Target, connection
+from kruntimes.cli.options import Target, connection, run_names
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=run_names)
 @connection
 def command(target: Target, name: str) -> None:
     """Shows what the Run NAME is, where it is, why, and what happened to it."""

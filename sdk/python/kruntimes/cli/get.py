@@ -4,11 +4,11 @@ import json
 
 import click
 
-from kruntimes.cli.options import Target, connection
+from kruntimes.cli.options import Target, connection, run_names
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", shell_complete=run_names, required=False)
 @click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml", "name"]), help="[default: a table]")
 @connection
 def command(target: Target, name: str | None, output: str | None) -> None:

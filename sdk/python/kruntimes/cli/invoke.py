@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kruntimes.cli.options import Duration, Target, connection
+from kruntimes.cli.options import Duration, Target, connection, run_names
 
 USAGE = 2
 STATUS = {
@@ -22,7 +22,7 @@ STATUS = {
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=run_names)
 @click.option("-d", "--data", default="{}", metavar="JSON|@FILE|-", help="The payload. [default: {}]")
 @click.option("--content-type", default="application/json", show_default=True, help="What the payload is.")
 @click.option("--id", "invocation_id", metavar="ID", help="Invocation id, for logs and for cancelling it.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kruntimes.cli.options import Target, connection
+from kruntimes.cli.options import Target, connection, run_names
 
 if TYPE_CHECKING:
     from kruntimes.cli.lines import Line
@@ -23,7 +23,7 @@ QUEUED_LINES = 10_000
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=run_names)
 @click.option("--invocation", metavar="ID", help="Lines of this invocation only.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines come, until the Run ends or is deleted.")
 @click.option("--tail", type=click.IntRange(min=1), metavar="N", help="The last N lines. [default: all that are kept]")

@@ -31,6 +31,23 @@ class Duration(click.ParamType[float]):
             self.fail(f"{error}; write it as 5s, 2m30s or 250ms", param, ctx)
 
 
+def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of Runs for the shell's completion; none where the API server cannot be asked."""
+    import json
+
+    from kruntimes.sdk import wire
+    from kruntimes.sdk.errors import SdkError
+
+    given = ctx.params
+    target = Target(given.get("namespace"), given.get("kubeconfig"), given.get("context"))
+    try:
+        with target.client() as client:
+            found = json.loads(client.request("GET", wire.runs_path(client.access.namespace)))["items"]
+    except SdkError:
+        return []
+    return sorted(run["metadata"]["name"] for run in found if run["metadata"]["name"].startswith(incomplete))
+
+
 def connection(command: F) -> F:
     """Adds -n, --kubeconfig and --context; the command gets them as one `Target`."""
 

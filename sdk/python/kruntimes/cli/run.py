@@ -38,7 +38,8 @@ def command(
 
     Without --wait it does not wait for it to be Ready; krt wait does.
     """
-    from kruntimes.sdk import wire
+    from kruntimes.cli.progress import Progress
+    from kruntimes.sdk import manifests
 
     chosen = runtime or RUNTIMES.get(file.suffix)
     if chosen is None:
@@ -48,7 +49,7 @@ def command(
         spec["env"] = [variable(text) for text in env]
     if timeout:
         spec["timeout"] = timeout
-    manifest = wire.function_run(
+    manifest = manifests.function_run(
         runtime=chosen, handler=handler, source=source_of(file), inline_path=file.name, name=name, spec=spec
     )
     if idle_timeout is not None:
@@ -56,7 +57,7 @@ def command(
     with target.client() as client:
         made = client.create(manifest)
         if wait_:
-            client.wait(made.metadata.name, timeout=wait_timeout)
+            client.wait(made.metadata.name, timeout=wait_timeout, seen=Progress())
     click.echo(made.metadata.name)
 
 

@@ -31,12 +31,12 @@ def command(
 
     A task runs once to its end. `krt logs NAME -f` follows what it prints, `krt wait NAME --for phase=Succeeded` waits.
     """
-    from kruntimes.sdk import wire
+    from kruntimes.sdk import manifests
 
     chosen = runtime or RUNTIMES.get(file.suffix)
     if chosen is None:
         raise click.UsageError(f"--runtime: none is known for {file.suffix or 'a file without a suffix'}")
-    manifest = wire.task_run(
+    manifest = manifests.task_run(
         runtime=chosen, source=source_of(file), entrypoint=entrypoint, args=args, stem=file.name, name=name
     )
     if env:

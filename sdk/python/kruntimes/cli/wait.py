@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from kruntimes.cli.options import Duration, Target, connection
+from kruntimes.cli.options import Duration, Target, connection, run_names
 
 
 class State(click.ParamType[str]):
@@ -27,7 +27,7 @@ class State(click.ParamType[str]):
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=run_names)
 @click.option(
     "--for", "state", type=State(), metavar="ready|ended|deleted|phase=PHASE", default="ready", show_default=True,
     help="ended: in any phase that nothing follows.",
@@ -35,10 +35,14 @@ class State(click.ParamType[str]):
 @click.option("--timeout", type=Duration(), default="60s", show_default=True, help="How long to wait, such as 2m30s.")
 @connection
 def command(target: Target, name: str, state: str, timeout: float) -> None:
-    """Waits until the Run NAME is in that state; exit status 1 when it is not in time, or can never be."""
+    """Waits until the Run NAME is in that state; exit status 1 when it is not in time, or can never be.
+
+    A wait that takes a while tells on standard error where the Run stands.
+    """
     from kruntimes.cli import runs
+    from kruntimes.cli.progress import Progress
 
     with target.client() as client:
         meant = runs.name_of(client, name)
-        client.wait(meant, state, timeout=timeout)
+        client.wait(meant, state, timeout=timeout, seen=Progress())
     click.echo(f"Run {meant} is {state}")

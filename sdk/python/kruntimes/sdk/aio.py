@@ -11,9 +11,9 @@ import httpx
 from kruntimes.common import clock
 from kruntimes.common.api.views import Run
 from kruntimes.sdk import kubeconfig, wire
-from kruntimes.sdk.client import API_SECONDS, CONNECT_SECONDS, POLL_SECONDS, READY_SECONDS, bearer, lost
-from kruntimes.sdk.errors import ApiError, NotFoundError, NotReadyError
+from kruntimes.sdk.errors import NotFoundError
 from kruntimes.sdk.kubeconfig import Access
+from kruntimes.sdk.waiting import Waiting
 from kruntimes.sdk.wire import Invocation
 
 
@@ -26,7 +26,7 @@ class AsyncClient:
         self._api = httpx.AsyncClient(
             base_url=access.server,
             verify=wire.api_trust(access),
-            timeout=API_SECONDS,
+            timeout=wire.API_SECONDS,
             trust_env=not wire.is_local(access.server),
         )
         self._gateways: dict[tuple[str | None, bool], httpx.AsyncClient] = {}
@@ -58,17 +58,12 @@ class AsyncClient:
 
     async def request(self, method: str, path: str, *, body: Any = None, query: dict[str, str] | None = None) -> bytes:
         """One request to the API server; returns the body of a 2xx answer. Raises ApiError."""
-        headers = {}
         # A credential plugin is a program, and may take its time.
-        if (own := await asyncio.to_thread(self.access.token)) is not None:
-            headers["authorization"] = f"Bearer {own}"
-        extensions = {"sni_hostname": self.access.tls_server_name} if self.access.tls_server_name else {}
+        own = wire.own(await asyncio.to_thread(self.access.token), self.access)
         try:
-            answer = await self._api.request(
-                method, path, json=body, params=query, headers=headers, extensions=extensions
-            )
+            answer = await self._api.request(method, path, json=body, params=query, **own)
         except httpx.HTTPError as error:
-            raise ApiError(f"the API server at {self.access.server} does not answer: {error}") from None
+            raise wire.unanswered(self.access, error) from None
         return wire.check_api(answer.status_code, answer.content, f"{method} {path}")
 
     async def create(self, manifest: dict[str, Any], *, namespace: str | None = None) -> Run:
@@ -84,22 +79,16 @@ class AsyncClient:
         await self.request("DELETE", wire.runs_path(self._in(namespace), name))
 
     async def wait(
-        self, name: str, state: str = "ready", *, timeout: float = READY_SECONDS, namespace: str | None = None
+        self, name: str, state: str = "ready", *, timeout: float = wire.READY_SECONDS, namespace: str | None = None
     ) -> Run | None:
         """As `Client.wait`."""
-        end = clock.monotonic() + timeout
-        pause, longest = POLL_SECONDS
+        waiting = Waiting(name=name, state=state, timeout=timeout, at=clock.monotonic())
         while True:
             found = await self._find(name, namespace)
-            if found is None and state != "deleted":
-                raise NotFoundError(f"there is no Run {name}", status=404)
-            if wire.reached(found, state):
+            pause = waiting.look(found, now=clock.monotonic())
+            if pause is None:
                 return found
-            if clock.monotonic() + pause > end:
-                phase = found.status.phase if found is not None else ""
-                raise NotReadyError(f"Run {name} is not {state} after {timeout:g} s (it is {phase or 'Pending'})")
             await asyncio.sleep(pause)
-            pause = min(longest, pause * 1.5)
 
     async def invoke(
         self,
@@ -130,16 +119,16 @@ class AsyncClient:
         accept: str | None = None,
     ) -> Invocation:
         """As `Client.invoke_url`."""
-        token = await asyncio.to_thread(bearer, self._token, self.access)
+        token = await asyncio.to_thread(wire.bearer, self._token, self.access)
         made = wire.call(
             url, token=token, body=body, content_type=content_type,
             invocation_id=invocation_id, timeout=timeout, accept=accept,
         )  # fmt: skip
-        limit = httpx.Timeout(made.timeout, connect=CONNECT_SECONDS)
+        gateway, limit = self._gateway(ca_pem, url), wire.limit(made)
         try:
-            answer = await self._gateway(ca_pem, url).post(url, content=body, headers=made.headers, timeout=limit)
+            answer = await gateway.post(url, content=body, headers=made.headers, timeout=limit)
         except httpx.HTTPError as error:
-            raise lost(made, error) from None
+            raise wire.lost(made, error) from None
         return wire.read_answer(made, status=answer.status_code, headers=answer.headers, body=answer.content)
 
     async def _find(self, name: str, namespace: str | None) -> Run | None:

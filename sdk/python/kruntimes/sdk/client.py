@@ -15,15 +15,10 @@ import httpx
 from kruntimes.common import clock
 from kruntimes.common.api.views import Run
 from kruntimes.sdk import kubeconfig, wire
-from kruntimes.sdk.errors import ApiError, ConfigError, Failed, NotFoundError, NotReadyError
+from kruntimes.sdk.errors import NotFoundError
 from kruntimes.sdk.kubeconfig import Access
+from kruntimes.sdk.waiting import Waiting
 from kruntimes.sdk.wire import Invocation
-
-API_SECONDS = 15.0
-POLL_SECONDS = (0.05, 1.0)
-"""A wait asks often at first, since a warm Pod makes a function Ready at once, and then less and less often."""
-CONNECT_SECONDS = 10.0
-READY_SECONDS = 60.0
 
 
 class Client:
@@ -38,7 +33,7 @@ class Client:
         self._api = httpx.Client(
             base_url=access.server,
             verify=wire.api_trust(access),
-            timeout=API_SECONDS,
+            timeout=wire.API_SECONDS,
             trust_env=not wire.is_local(access.server),
         )
         self._gateways: dict[tuple[str | None, bool], httpx.Client] = {}
@@ -70,31 +65,24 @@ class Client:
 
     def request(self, method: str, path: str, *, body: Any = None, query: dict[str, str] | None = None) -> bytes:
         """One request to the API server; returns the body of a 2xx answer. Raises ApiError."""
-        made = self._api.build_request(
-            method, path, json=body, params=query, headers=self._own(), extensions=self._extensions()
-        )
+        own = wire.own(self.access.token(), self.access)
         try:
-            answer = self._api.send(made)
+            answer = self._api.request(method, path, json=body, params=query, **own)
         except httpx.HTTPError as error:
-            raise self._unanswered(error) from None
+            raise wire.unanswered(self.access, error) from None
         return wire.check_api(answer.status_code, answer.content, f"{method} {path}")
 
     def lines(self, path: str, *, query: dict[str, str] | None = None) -> Iterator[str]:
         """The lines of an answer of the API server as they come, without an end where it has none. Raises ApiError."""
-        limit = httpx.Timeout(API_SECONDS, read=None)
-        made = self._api.build_request(
-            "GET", path, params=query, headers=self._own(), extensions=self._extensions(), timeout=limit
-        )
+        limit = httpx.Timeout(wire.API_SECONDS, read=None)
+        own = wire.own(self.access.token(), self.access)
         try:
-            answer = self._api.send(made, stream=True)
-            try:
+            with self._api.stream("GET", path, params=query, timeout=limit, **own) as answer:
                 if not answer.is_success:
                     wire.check_api(answer.status_code, answer.read(), f"GET {path}")
                 yield from answer.iter_lines()
-            finally:
-                answer.close()
         except httpx.HTTPError as error:
-            raise self._unanswered(error) from None
+            raise wire.unanswered(self.access, error) from None
 
     # ------------------------------------------------------------ Runs
 
@@ -111,25 +99,28 @@ class Client:
         self.request("DELETE", wire.runs_path(self._in(namespace), name))
 
     def wait(
-        self, name: str, state: str = "ready", *, timeout: float = READY_SECONDS, namespace: str | None = None
+        self,
+        name: str,
+        state: str = "ready",
+        *,
+        timeout: float = wire.READY_SECONDS,
+        namespace: str | None = None,
+        seen: Callable[[Run], None] = lambda run: None,
     ) -> Run | None:
         """Waits until a Run is `ready`, `ended`, `deleted` or `phase=PHASE`; returns it, or None where it is gone.
 
-        timeout: seconds. Raises NotReadyError when they have passed, EndedError where it can never be.
+        timeout: seconds. seen: gets the Run at each look that finds it elsewhere. Raises NotReadyError when they have
+        passed, EndedError where it can never be.
         """
-        end = clock.monotonic() + timeout
-        pause, longest = POLL_SECONDS
+        waiting = Waiting(name=name, state=state, timeout=timeout, at=clock.monotonic())
         while True:
             found = self._find(name, namespace)
-            if found is None and state != "deleted":
-                raise NotFoundError(f"there is no Run {name}", status=404)
-            if wire.reached(found, state):
+            pause = waiting.look(found, now=clock.monotonic())
+            if pause is None:
                 return found
-            if clock.monotonic() + pause > end:
-                phase = found.status.phase if found is not None else ""
-                raise NotReadyError(f"Run {name} is not {state} after {timeout:g} s (it is {phase or 'Pending'})")
+            if found is not None:
+                seen(found)
             time.sleep(pause)
-            pause = min(longest, pause * 1.5)
 
     def invoke(
         self,
@@ -164,25 +155,14 @@ class Client:
     ) -> Invocation:
         """Calls the function at *url*. ca_pem: whom to trust, the system's trust by default. As `invoke`."""
         made = wire.call(
-            url, token=self._bearer(), body=body, content_type=content_type,
+            url, token=wire.bearer(self._token, self.access), body=body, content_type=content_type,
             invocation_id=invocation_id, timeout=timeout, accept=accept,
         )  # fmt: skip
-        limit = httpx.Timeout(made.timeout, connect=CONNECT_SECONDS)
         try:
-            answer = self._gateway(ca_pem, url).post(url, content=body, headers=made.headers, timeout=limit)
+            answer = self._gateway(ca_pem, url).post(url, content=body, headers=made.headers, timeout=wire.limit(made))
         except httpx.HTTPError as error:
-            raise lost(made, error) from None
+            raise wire.lost(made, error) from None
         return wire.read_answer(made, status=answer.status_code, headers=answer.headers, body=answer.content)
-
-    def _own(self) -> dict[str, str]:
-        own = self.access.token()
-        return {} if own is None else {"authorization": f"Bearer {own}"}
-
-    def _extensions(self) -> dict[str, str]:
-        return {"sni_hostname": self.access.tls_server_name} if self.access.tls_server_name else {}
-
-    def _unanswered(self, error: httpx.HTTPError) -> ApiError:
-        return ApiError(f"the API server at {self.access.server} does not answer: {error}")
 
     def _find(self, name: str, namespace: str | None) -> Run | None:
         try:
@@ -193,31 +173,8 @@ class Client:
     def _in(self, namespace: str | None) -> str:
         return namespace or self.access.namespace
 
-    def _bearer(self) -> str:
-        return bearer(self._token, self.access)
-
     def _gateway(self, ca_pem: str | None, url: str) -> httpx.Client:
         key = (ca_pem, wire.is_local(url))
         if key not in self._gateways:
             self._gateways[key] = httpx.Client(verify=wire.trust(ca_pem), trust_env=not key[1])
         return self._gateways[key]
-
-
-def bearer(given: Callable[[], str | None] | str | None, access: Access) -> str:
-    """The token to call functions with. Raises ConfigError where there is none."""
-    token = given() if callable(given) else given
-    token = token or access.call_token()
-    if not token:
-        raise ConfigError(
-            "calling a function takes a bearer token, and the kubeconfig has none: "
-            "set KRT_TOKEN, for instance to what `kubectl create token SERVICEACCOUNT` prints"
-        )
-    return token
-
-
-def lost(made: wire.Call, error: httpx.HTTPError) -> Failed:
-    """A call without an answer: only what failed before anything was sent is known not to have run."""
-    before = isinstance(
-        error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.UnsupportedProtocol
-    )
-    return wire.lost(made, error, sent=not before)

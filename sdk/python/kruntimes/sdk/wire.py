@@ -8,14 +8,15 @@ import re
 import ssl
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import httpx
 import msgspec
 
-from kruntimes.common.api.names import API_VERSION, GROUP, RUNS, VERSION
+from kruntimes.common.api.names import GROUP, RUNS, VERSION
 from kruntimes.common.api.outcomes import (
     INVOCATION_ID,
     MAX_BODY_BYTES,
@@ -26,10 +27,22 @@ from kruntimes.common.api.outcomes import (
 )
 from kruntimes.common.api.phases import TERMINAL, Phase
 from kruntimes.common.api.views import Run
-from kruntimes.sdk.errors import FAILURES, ApiError, EndedError, Failed, NotFoundError, NotReadyError, OutcomeUnknown
+from kruntimes.sdk.errors import (
+    FAILURES,
+    ApiError,
+    ConfigError,
+    EndedError,
+    Failed,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknown,
+)
 from kruntimes.sdk.kubeconfig import Access
 
 JSON = "application/json"
+API_SECONDS = 15.0
+CONNECT_SECONDS = 10.0
+READY_SECONDS = 60.0
 ROUTE_MARGIN_SECONDS = 10.0
 """How much longer than the invocation's own deadline the client waits: the platform answers 504 well before."""
 DEFAULT_DEADLINE_SECONDS = 60.0
@@ -120,10 +133,18 @@ def read_answer(made: Call, *, status: int, headers: Mapping[str, str], body: by
     )
 
 
-def lost(made: Call, error: Exception, *, sent: bool) -> Failed:
-    """The `Failed` of a call that got no answer. sent: the request may have reached somebody."""
+def limit(made: Call) -> httpx.Timeout:
+    """How long to wait for what."""
+    return httpx.Timeout(made.timeout, connect=CONNECT_SECONDS)
+
+
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+
+
+def lost(made: Call, error: httpx.HTTPError) -> Failed:
+    """A call without an answer: only what failed before anything was sent is known not to have run."""
     text = str(error) or type(error).__name__
-    if sent:
+    if not isinstance(error, _UNSENT):
         return OutcomeUnknown(f"the answer was lost: {text}", invocation_id=made.invocation_id)
     return FAILURES[Outcome.NOT_DISPATCHED](f"no connection: {text}", invocation_id=made.invocation_id)
 
@@ -136,6 +157,31 @@ def _error_of(body: bytes) -> dict[str, Any]:
     return error if isinstance(error, dict) else {}
 
 
+def bearer(given: Callable[[], str | None] | str | None, access: Access) -> str:
+    """The token to call functions with. Raises ConfigError where there is none."""
+    token = given() if callable(given) else given
+    token = token or access.call_token()
+    if not token:
+        raise ConfigError(
+            "calling a function takes a bearer token, and the kubeconfig has none: "
+            "set KRT_TOKEN, for instance to what `kubectl create token SERVICEACCOUNT` prints"
+        )
+    return token
+
+
+def own(token: str | None, access: Access) -> dict[str, Any]:
+    """What every request to the API server carries: the credential, and the name that its certificate must have."""
+    return {
+        "headers": {} if token is None else {"authorization": f"Bearer {token}"},
+        "extensions": {"sni_hostname": access.tls_server_name} if access.tls_server_name else {},
+    }
+
+
+def unanswered(access: Access, error: httpx.HTTPError) -> ApiError:
+    """The error of a request to the API server that got no answer."""
+    return ApiError(f"the API server at {access.server} does not answer: {error}")
+
+
 def runs_path(namespace: str, name: str | None = None) -> str:
     """The API server's path of Runs."""
     for part in (namespace, name):
@@ -143,54 +189,6 @@ def runs_path(namespace: str, name: str | None = None) -> str:
             raise ApiError(f"{part!r} is not a name", reason="BadName")
     collection = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{RUNS}"
     return collection if name is None else f"{collection}/{name}"
-
-
-def function_run(
-    *,
-    runtime: str,
-    handler: str,
-    source: str,
-    inline_path: str,
-    name: str | None = None,
-    spec: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The manifest of a function Run with an inline source. Without a name the API server makes one of the file's.
-
-    spec: more of the specification (env, timeout, retryPolicy, …).
-    """
-    metadata = {"name": name} if name else {"generateName": f"{stem_of(inline_path)}-"}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Run",
-        "metadata": metadata,
-        "spec": {
-            "runtime": runtime,
-            "source": {"inline": source, "inlinePath": inline_path},
-            "mode": {"function": {"handler": handler}},
-            **(spec or {}),
-        },
-    }
-
-
-def task_run(
-    *, runtime: str, source: str, entrypoint: str | None, args: Sequence[str], stem: str, name: str | None = None
-) -> dict[str, Any]:
-    """The manifest of a task Run with an inline source. stem: what the API server makes a name of."""
-    task: dict[str, Any] = {"args": list(args)} if args else {}
-    if entrypoint is not None:
-        task["entrypoint"] = entrypoint
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Run",
-        "metadata": {"name": name} if name else {"generateName": f"{stem_of(stem)}-"},
-        "spec": {"runtime": runtime, "source": {"inline": source}, "mode": {"task": task}},
-    }
-
-
-def stem_of(file: str) -> str:
-    """The beginning of a Run's name, made of a file's."""
-    stem = re.sub(r"[^a-z0-9]+", "-", file.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()).strip("-") or "run"
-    return stem[:50]
 
 
 def successor(runs: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
