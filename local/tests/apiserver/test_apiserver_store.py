@@ -137,3 +137,24 @@ def test_who_replays_the_history_holds_what_is_there(steps: list[Step], data: st
             assert (name in copy) == (event.type == "MODIFIED")
             copy[name] = event.object
     assert copy == {o["metadata"]["name"]: o for o in held.list(MAPS.key)}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(("m", "m0", "n")), st.sampled_from(NAMES)), max_size=40))
+def test_lists_are_in_order_whatever_was_made_and_removed(writes: list[tuple[bool, str, str]]) -> None:
+    held, there = store(), set()
+    for make, namespace, name in writes:
+        if make and (namespace, name) not in there:
+            body = obj(name)
+            body["metadata"]["namespace"] = namespace
+            held.create(MAPS, body)
+            there.add((namespace, name))
+        elif not make and (namespace, name) in there:
+            held.remove(MAPS, namespace, name)
+            there.discard((namespace, name))
+
+    def listed(namespace: str | None) -> list[tuple[str, str]]:
+        return [(o["metadata"]["namespace"], o["metadata"]["name"]) for o in held.list(MAPS.key, namespace)]
+
+    assert listed(None) == sorted(there)
+    for namespace in ("m", "m0", "n"):
+        assert listed(namespace) == sorted(at for at in there if at[0] == namespace)

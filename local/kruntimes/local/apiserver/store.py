@@ -5,7 +5,7 @@ Every write takes the next resourceVersion, which is the position in one history
 watch is a cursor into that history; what has been compacted away is answered with 410, and the watcher lists anew.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -55,6 +55,7 @@ class Store:
     ) -> None:
         self.version = first_version
         self._objects: dict[tuple[str, str], dict[tuple[str, str], Json]] = {}
+        self._order: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._history: deque[tuple[Event, int]] = deque()
         self._compacted = first_version
         self._held = 0
@@ -81,8 +82,11 @@ class Store:
 
     def list(self, key: tuple[str, str], namespace: str | None = None) -> Objects:
         """The objects of a resource, in the order of namespace and name; None lists all namespaces."""
-        held = self._objects.get(key, {})
-        return [held[at] for at in sorted(held) if namespace is None or at[0] == namespace]
+        held, order = self._objects.get(key, {}), self._order.get(key, [])
+        if namespace is None:
+            return [held[at] for at in order]
+        first, end = bisect_left(order, (namespace, "")), bisect_left(order, (f"{namespace}\0", ""))
+        return [held[at] for at in order[first:end]]
 
     def list_at(self, key: tuple[str, str], namespace: str | None, version: int) -> Objects:
         """As `list`, at a version of the past; raises Expired where the history does not reach back so far."""
@@ -143,9 +147,13 @@ class Store:
     def _write(self, key: tuple[str, str], at: tuple[str, str], kind: str, obj: Json, previous: Json | None) -> Json:
         self.version += 1
         written = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
+        order = self._order.setdefault(key, [])
         if kind == "DELETED":
             del self._objects[key][at]
+            del order[bisect_left(order, at)]
         else:
+            if kind == "ADDED":
+                insort(order, at)
             self._objects[key][at] = written
         size = self._size(written)
         event = Event(self.version, kind, key, written, previous)
