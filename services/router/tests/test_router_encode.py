@@ -23,10 +23,11 @@ from tests.xds_messages import (
     UpstreamTlsContext,
 )
 
+from kruntimes.common.protobuf import fields
 from kruntimes.router.cluster import Secrets, cluster
 from kruntimes.router.encode import duration, entry, fallback_route, scope, shard, shard_names, shard_of
 from kruntimes.router.other import other
-from kruntimes.router.protobuf import fields, message, number, text, varint
+from kruntimes.router.protobuf import message, number, text, varint
 
 PATH = "/v1/namespaces/demo/runtimes/python/functions/0a1b2c3d-0000-4000-8000-000000000001:invoke"
 SECRETS = Secrets("/run/kruntimes-gateway/client.yaml", "client", "/run/kruntimes-gateway/ca.yaml", "ca")

@@ -6,12 +6,12 @@ is refused: to drop in silence what was asked for would be worse.
 """
 
 import base64
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from kruntimes.common.protobuf import Malformed, fields, read_varint
 from kruntimes.local.apiserver.fields import SCALARS, Field, Many, Message, messages
 from kruntimes.local.apiserver.status import StatusError, bad_request
 
@@ -20,30 +20,24 @@ Json = dict[str, Any]
 MAGIC = b"k8s\x00"
 MAX_DEPTH = 40
 """Messages within messages: a Pod's deepest field lies at twelve."""
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MAX_VARINT_BYTES = 10
 
 
 def decode(body: bytes) -> Json:
     """The object in a body; raises BadRequest where it is not the protobuf of a kind that we know."""
     try:
         return _decode(body)
-    except (_Malformed, UnicodeDecodeError) as error:
+    except (Malformed, UnicodeDecodeError) as error:
         raise bad_request(f"the protobuf body cannot be read: {error}") from None
-
-
-class _Malformed(Exception):
-    """Bytes that are no message."""
 
 
 def _decode(body: bytes) -> Json:
     if not body.startswith(MAGIC):
-        raise _Malformed("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+        raise Malformed("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     api_version = kind = ""
     raw = b""
-    for number, value in _fields(body[len(MAGIC) :]):
+    for number, value in fields(body[len(MAGIC) :]):
         if number == 1:
-            for inner, text in _fields(_bytes(value)):
+            for inner, text in fields(_bytes(value)):
                 if inner == 1:
                     api_version = _bytes(text).decode()
                 elif inner == 2:
@@ -51,7 +45,7 @@ def _decode(body: bytes) -> Json:
         elif number == 2:
             raw = _bytes(value)
         elif number == 3 and value:
-            raise _Malformed("content encodings are not supported")
+            raise Malformed("content encodings are not supported")
     message = messages().get(kind)
     if message is None or ("metadata" not in message.by_name and kind != "DeleteOptions"):
         raise _unknown_kind(kind, api_version)
@@ -62,52 +56,15 @@ def _unknown_kind(kind: str, api_version: str) -> StatusError:
     return bad_request(f'no kind "{kind[:63]}" is registered for version "{api_version[:63]}" in protobuf')
 
 
-# ---------------------------------------------------------------- the wire
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field: an integer, or bytes."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == _VARINT:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        if wire == _BYTES:
-            size, at = _varint(data, at)
-        elif wire in (_FIXED64, _FIXED32):
-            size = 8 if wire == _FIXED64 else 4
-        else:
-            raise _Malformed(f"wire type {wire}")
-        if number == 0 or at + size > end:
-            raise _Malformed("unexpected end")
-        yield number, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for i in range(_MAX_VARINT_BYTES):
-        if at + i >= len(data):
-            raise _Malformed("unexpected end")
-        byte = data[at + i]
-        value |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            return value & (1 << 64) - 1, at + i + 1
-    raise _Malformed("a varint without end")
-
-
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise _Malformed("a number where bytes are due")
+        raise Malformed("a number where bytes are due")
     return value
 
 
 def _signed(value: int | bytes) -> int:
     if not isinstance(value, int):
-        raise _Malformed("bytes where a number is due")
+        raise Malformed("bytes where a number is due")
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -116,12 +73,12 @@ def _signed(value: int | bytes) -> int:
 
 def _message(message: Message, data: bytes, *, depth: int) -> Json:
     if depth > MAX_DEPTH:
-        raise _Malformed("too deep")
+        raise Malformed("too deep")
     made: Json = {}
-    for number, value in _fields(data):
+    for number, value in fields(data):
         field = message.by_number.get(number)
         if field is None:
-            raise _Malformed(f"field {number} of {message.name} is not known")
+            raise Malformed(f"field {number} of {message.name} is not known")
         match field.many:
             case Many.LIST:
                 made.setdefault(field.name, []).extend(_listed(field, value, depth=depth))
@@ -144,7 +101,7 @@ def _listed(field: Field, value: int | bytes, *, depth: int) -> list[Any]:
     if field.type in ("int", "bool") and isinstance(value, bytes):  # packed
         found, at = [], 0
         while at < len(value):
-            number, at = _varint(value, at)
+            number, at = read_varint(value, at)
             found.append(_value(field.type, number, depth=depth))
         return found
     return [_value(field.type, value, depth=depth)]
@@ -153,13 +110,13 @@ def _listed(field: Field, value: int | bytes, *, depth: int) -> list[Any]:
 def _entry(field: Field, data: bytes, *, depth: int) -> tuple[str, Any]:
     """One pair of a map; what is not written is empty."""
     key, raw = "", b""
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1:
             key = _bytes(value).decode()
         elif number == 2:
             raw = _bytes(value)
     if field.many is Many.MAP_OF_LISTS:
-        return key, [_bytes(value).decode() for number, value in _fields(raw) if number == 1]
+        return key, [_bytes(value).decode() for number, value in fields(raw) if number == 1]
     return key, _value(field.type, raw, depth=depth)
 
 
@@ -176,7 +133,7 @@ def _value(kind: str, value: int | bytes, *, depth: int) -> Any:
         case "bytes":
             return base64.b64encode(_bytes(value)).decode()
         case "Quantity":
-            return "".join(_bytes(text).decode() for number, text in _fields(_bytes(value)) if number == 1)
+            return "".join(_bytes(text).decode() for number, text in fields(_bytes(value)) if number == 1)
         case "Time" | "MicroTime":
             return _time(_bytes(value), micro=kind == "MicroTime")
         case "IntOrString":
@@ -187,27 +144,27 @@ def _value(kind: str, value: int | bytes, *, depth: int) -> Any:
 
 def _time(data: bytes, *, micro: bool) -> str | None:
     """RFC 3339, or None for the zero time (which is a message of its own, or an empty one)."""
-    parts = dict(_fields(data))
+    parts = dict(fields(data))
     seconds, nanos = _signed(parts.get(1, 0)), _signed(parts.get(2, 0))
     if not parts:
         return None
     try:
         moment = datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
-        raise _Malformed("a time out of range") from None
+        raise Malformed("a time out of range") from None
     if moment.year == 1:
         return None
     return moment.strftime("%Y-%m-%dT%H:%M:%S") + (f".{nanos // 1000:06}Z" if micro else "Z")
 
 
 def _int_or_string(data: bytes) -> int | str:
-    parts = dict(_fields(data))
+    parts = dict(fields(data))
     return _bytes(parts.get(3, b"")).decode() if _signed(parts.get(1, 0)) else _signed(parts.get(2, 0))
 
 
 def _raw_json(data: bytes) -> Any:
-    parts = dict(_fields(data))
+    parts = dict(fields(data))
     try:
         return msgspec.json.decode(_bytes(parts.get(1, b"")) or b"null")
     except msgspec.DecodeError:
-        raise _Malformed("a field that holds JSON holds none") from None
+        raise Malformed("a field that holds JSON holds none") from None

@@ -6,7 +6,8 @@ Field numbers are those of envoy.service.discovery.v3.DeltaDiscoveryRequest and 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kruntimes.router.protobuf import fields, message, text
+from kruntimes.common.protobuf import fields
+from kruntimes.router.protobuf import message, text
 from kruntimes.router.snapshot import Resource
 
 MAX_ERROR_CHARACTERS = 1_000
