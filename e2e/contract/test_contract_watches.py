@@ -131,7 +131,7 @@ def test_initial_events_end_with_a_bookmark(api: Api, ns: str, name: str, resour
         assert set(end["metadata"]) == {"annotations", "resourceVersion"}
         assert "spec" not in end
         api.delete(at(resource, ns, f"{name}-1")).ok(200)
-        assert short(watch.next()) == ("DELETED", f"{name}-1")
+        assert short(watch.until(lambda e: e["type"] != "BOOKMARK")[-1]) == ("DELETED", f"{name}-1")
 
 
 def test_initial_events_of_an_empty_collection(api: Api, ns: str, name: str) -> None:

@@ -100,6 +100,11 @@ class Dev:
         """The processes whose command line begins as *pattern* says, the oldest first; shims name theirs at the end."""
         return sorted(pid for pid, line in self.processes().items() if re.match(pattern, line))
 
+    def running(self, pattern: str) -> int:
+        """The oldest of them, as soon as there is one: what a kill took along may be starting again."""
+        eventually(f"{pattern} runs", lambda: self.pids(pattern))
+        return self.pids(pattern)[0]
+
     def left(self) -> list[str]:
         """What still exists of it: its processes, and whatever is in the folder."""
         return [*map(str, self.folder.iterdir()), *(line[:80] for line in self.processes().values())]
@@ -228,7 +233,7 @@ def test_a_kill_of_each_process_is_recovered_from_and_that_of_the_control_plane_
 
     assert one.krt("invoke", "die").returncode == 1, "a killed host is a function error"
     for what, pattern in KILLED.items():
-        victim = one.pids(pattern)[0]
+        victim = one.running(pattern)
         os.kill(victim, signal.SIGKILL)
         eventually(f"{what} is gone", lambda victim=victim: victim not in one.processes())  # type: ignore[misc]
         eventually(f"{what} runs again", lambda pattern=pattern: one.pids(pattern))  # type: ignore[misc]
@@ -246,8 +251,8 @@ def test_a_kill_of_each_process_is_recovered_from_and_that_of_the_control_plane_
     for told in ("operator of Pod operator ended, and is started again", r"Pod python-\S+ is lost"):
         one.said(told)
 
-    os.kill(one.pids(r".*/guard\.py ")[0], signal.SIGKILL)
-    os.kill(one.pids(r"\S*python \S*-m kruntimes\.local\.apiserver")[0], signal.SIGKILL)
+    os.kill(one.running(r".*/guard\.py "), signal.SIGKILL)
+    os.kill(one.running(r"\S*python \S*-m kruntimes\.local\.apiserver"), signal.SIGKILL)
     assert one.ended() == 1
     assert "krt dev: the control plane ended" in one.output.read_text()
     assert "Traceback" not in one.output.read_text()

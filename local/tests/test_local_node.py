@@ -206,7 +206,11 @@ async def test_a_deleted_pod_ends_in_order_and_takes_every_process_along(world: 
     assert not Path(f"/proc/{pid}").exists()
     assert "asked" in world.log("p", "main")
     assert "/drain" in world.log("p", "helper")
-    assert not orphan.exists()
+
+    async def removed() -> bool:
+        return not orphan.exists()
+
+    await until(removed)
 
 
 async def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(world: World) -> None:

@@ -189,7 +189,9 @@ def test_peers_by_pem_and_grpc(ca: Authority, uris: tuple[str, ...], known: bool
         assert (peer_of(source) is not None) is known
 
 
-@pytest.mark.parametrize("source", [None, b"", "x", {}, {"x509_pem_cert": []}, 5, object()], ids=repr)
+@pytest.mark.parametrize(
+    "source", [None, b"", "x", {}, {"x509_pem_cert": []}, 5, object()], ids=lambda value: type(value).__name__
+)
 def test_what_is_no_certificate_names_nobody(source: object) -> None:
     assert peer_of(source) is None
 

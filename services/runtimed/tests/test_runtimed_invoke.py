@@ -322,8 +322,9 @@ async def test_a_caller_that_leaves_cancels_its_call(gateway: Gateway, owner: Po
     await until(lambda: owner.count("gateway", 499, "cancelled") == 1)
     assert (await gateway.post(x_kruntime_invocation_id="id-2")).status == 429
     owner.stub.release.set()
-    await until(lambda: len(owner.dispatcher.slots) == 0)
-    assert (await gateway.post()).status == 200
+    async with asyncio.timeout(30):
+        while (await gateway.post()).status != 200:  # the last one to leave may still be on its way
+            await until(lambda: len(owner.dispatcher.slots) == 0)
 
 
 async def test_a_call_is_cancelled_by_its_id(gateway: Gateway, owner: Pods) -> None:
