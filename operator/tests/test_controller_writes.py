@@ -92,6 +92,7 @@ def test_a_return_to_pending_clears_the_assignment_and_starts_the_backoff() -> N
     assert values["assignedPodUID"] is None
     backoff = values["conditions"]["Backoff"]
     assert (backoff["status"], backoff["lastTransitionTime"]) == ("True", STAMP)
+    assert backoff["message"] == "attempt 1 of 1 is over; the next may begin after 0 s"
 
 
 def test_a_failure_names_the_fence_and_keeps_the_assignment_as_history() -> None:
@@ -138,6 +139,7 @@ def test_a_run_that_a_live_runtimed_left_unclaimed_backs_off() -> None:
     assert values["assignedPod"] is None
     backoff = values["conditions"]["Backoff"]
     assert (backoff["status"], backoff["reason"], backoff["lastTransitionTime"]) == ("True", "Unscheduled", STAMP)
+    assert backoff["message"] == "may be assigned anew after 60 s"
     assert "Pod p" in values["conditions"]["Ready"]["message"]
 
 

@@ -12,11 +12,12 @@ from typing import Any
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.phases import TERMINAL, Phase
 from kruntimes.common.api.reasons import Reason, RunCondition
+from kruntimes.common.api.retry import backoff_seconds
 from kruntimes.common.api.transitions import Writer, check
 from kruntimes.common.api.views import Condition
 from kruntimes.controller.lifecycle import Move
-from kruntimes.controller.schedule import Action, Assign, Cancel, Expire, Explain
-from kruntimes.controller.views import ControlledRun, timestamp
+from kruntimes.controller.schedule import UNCLAIMED_SECONDS, Action, Assign, Cancel, Expire, Explain
+from kruntimes.controller.views import ControlledRun, duration, timestamp
 
 Patch = list[dict[str, Any]]
 
@@ -104,6 +105,15 @@ def why(run: ControlledRun, decision: Move) -> str:
     return f"{message} ({proof}Pod {run.state.assigned_pod}, epoch {epoch})"
 
 
+def _waits(run: ControlledRun) -> str:
+    """How long a Run that returns to Pending waits, for a person."""
+    if run.state.phase == Phase.SCHEDULED:
+        return f"may be assigned anew after {UNCLAIMED_SECONDS:g} s"
+    policy = run.spec.retry_policy
+    wait = backoff_seconds(attempt=run.state.attempt, base=duration(policy.backoff))
+    return f"attempt {run.state.attempt} of {policy.max_attempts} is over; the next may begin after {wait:g} s"
+
+
 def remove_finalizer(run: ControlledRun) -> Patch:
     """Takes our finalizer off metadata and leaves those of others."""
     left = [name for name in run.metadata.finalizers if name != FINALIZER]
@@ -125,7 +135,13 @@ def _patch(
     conditions = _with(run, RunCondition.READY, status=False, reason=reason.value, message=message, now=now)
     if backoff is not None:
         conditions = _with(
-            run, RunCondition.BACKOFF, status=backoff, reason=reason.value, message="", now=now, among=conditions
+            run,
+            RunCondition.BACKOFF,
+            status=backoff,
+            reason=reason.value,
+            message=_waits(run),
+            now=now,
+            among=conditions,
         )
     values: dict[str, Any] = {"phase": phase.value, "conditions": [_encode(one) for one in conditions], **fields}
     if phase in TERMINAL:
