@@ -163,6 +163,16 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
         assert (await busy.answer())[0] == 200
 
 
+@pytest.mark.usefixtures("quick")
+async def test_a_connection_that_was_not_used_yet_is_kept_as_long_as_an_idle_one() -> None:
+    async with listening() as made, made.peer() as unused:
+        async with made.peer() as other:
+            await other.send(b"POST / HT")
+            assert (await other.rest())[9:12] == b"408", "by now a head would have had its time"
+        await unused.send(post("/now", b"abc"))
+        assert (await unused.answer())[2] == b"abc"
+
+
 async def test_a_caller_that_takes_no_answers_is_asked_for_no_more() -> None:
     async with listening() as made, made.peer(receive_bytes=4096) as peer:
         await peer.send(post("/big"))

@@ -146,7 +146,8 @@ class Connection(asyncio.Protocol, Generic[Caller]):
             return
         self._transport = transport
         self._caller = self._service.identify(transport)
-        self.deadline = self._loop.time() + HEAD_SECONDS
+        # Not the head's: a pool may keep a connection that it has not used yet, and must never find it closed.
+        self.deadline = self._loop.time() + self._keeper.idle_seconds
 
     def data_received(self, data: bytes) -> None:
         """Hands on what *data* completes."""
@@ -187,6 +188,8 @@ class Connection(asyncio.Protocol, Generic[Caller]):
             self.deadline = self._loop.time() + LINGER_SECONDS
         elif self._current is None:
             self._turn()
+        else:
+            self.deadline = FOREVER
 
     # --- told by the server
 
