@@ -1,5 +1,6 @@
 """`python -m kruntimes.functions` as agents use it: announcements, calls, answers, and its three ways to end."""
 
+import os
 import re
 import signal
 import subprocess
@@ -8,7 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.plugin_process import WAIT, Plugin
+from tests.plugin_process import MODULE, WAIT, Plugin
+
+from kruntimes.functions.plugin import Announcement
 
 Start = Callable[..., Plugin]
 
@@ -40,7 +43,7 @@ def results(plugin: Plugin) -> dict[str, tuple[int, bytes]]:
 
 def test_functions_are_announced_called_and_answered(start: Start) -> None:
     plugin = start("1")
-    plugin.wait_for(b'FUNCTION GLOBAL echo 7 "Says it again." top 0x0 100 0\n')
+    plugin.wait_for(b'FUNCTION GLOBAL "echo" 7 "Says it again." "top" 0x0 100 0\n')
     plugin.send(b"FUNCTION_PAYLOAD t1 10 echo 0x0 src text/plain\n\x00a\n\nb \nFUNCTION_PAYLOAD_END\n")
     plugin.send(b'FUNCTION t2 10 "nowhere at all" 0x0 src\nFUNCTION t3 ten echo 0x0 src\nFUNCTION t4 1 gives-up 0 s\n')
     for uid in (b"t1", b"t2", b"t3", b"t4"):
@@ -126,3 +129,43 @@ def test_what_is_wrong_is_said(arguments: list[str], status: int, says: bytes) -
     )  # fmt: skip
     assert done.returncode == status
     assert says in done.stderr
+
+
+def test_an_announcement_is_one_line_that_agents_can_split() -> None:
+    said = Announcement(name="a", help='say "x=y"\nand\\more', access=0x13)
+    assert said.line() == b'FUNCTION GLOBAL "a" 60 "say \'x=y\' and/more" "top" 0x13 100 0\n'
+
+
+def test_it_needs_nothing_of_the_rest() -> None:
+    code = (
+        "import sys, kruntimes.functions.__main__, kruntimes.functions.ingress\n"
+        "others = ('grpc', 'aiohttp', 'kubernetes_asyncio', 'uvloop')\n"
+        "print(*sorted(m for m in sys.modules if m.split('.')[0] in others\n"
+        "      or m.startswith('kruntimes.') and not m.startswith(('kruntimes.functions', 'kruntimes.common'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=WAIT, text=True,
+        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+def test_a_caller_that_takes_no_answers_ends_it(tmp_path: Path) -> None:
+    (tmp_path / "some_functions.py").write_text(MODULE)
+    theirs, ours = os.pipe()
+    plugin = subprocess.Popen(
+        [sys.executable, "-m", "kruntimes.functions", "--module", "some_functions"], stdin=subprocess.PIPE, stdout=ours,
+        stderr=subprocess.DEVNULL, cwd=tmp_path, env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+    )  # fmt: skip
+    os.close(ours)
+    try:
+        while b'"gives-up"' not in os.read(theirs, 65536):
+            continue
+        os.close(theirs)
+        assert plugin.stdin is not None
+        plugin.stdin.write(b"FUNCTION t1 10 echo 0 s\n")
+        plugin.stdin.flush()
+        assert plugin.wait(WAIT) == 1, "answers were lost"
+    finally:
+        plugin.kill()
+        plugin.communicate()

@@ -129,5 +129,12 @@ def test_stdio_results_have_the_form_that_agents_read() -> None:
     assert encode_result(result, Mode.STDIO) == (
         b"FUNCTION_RESULT_BEGIN tx1 200 application/json 7\n{}\nFUNCTION_RESULT_END\n\n"
     )
-    with pytest.raises(NotEncodable):
-        encode_result(Result(uid="t", code=200, content_type="a", body=b"x\n FUNCTION_RESULT_END\n"), Mode.STDIO)
+    typed = Result(uid="tx1", code=200, content_type="text/plain;charset=utf-8", expires=7)
+    assert encode_result(typed, Mode.STDIO).startswith(b'FUNCTION_RESULT_BEGIN tx1 200 "text/plain;charset=utf-8" 7\n')
+    for result in (
+        Result(uid="t", code=200, content_type="a", body=b"x\n FUNCTION_RESULT_END\n"),
+        Result(uid="t", code=200, content_type='a;b="c"'),
+        Result(uid="t", code=200, content_type="a\\b"),
+    ):
+        with pytest.raises(NotEncodable):
+            encode_result(result, Mode.STDIO)

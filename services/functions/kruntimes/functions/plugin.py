@@ -29,7 +29,6 @@ from kruntimes.functions.ingress import Ingress
 from kruntimes.functions.manager import Manager
 from kruntimes.functions.stdio import Reader, Writer
 from kruntimes.functions.wire.events import Mode
-from kruntimes.functions.wire.fields import quote
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +57,14 @@ class Announcement:
     def line(self) -> bytes:
         """The line that announces it."""
         return (
-            f"FUNCTION GLOBAL {quote(self.name)} {self.timeout} {quote(self.help)} {quote(self.tags)} "
+            f"FUNCTION GLOBAL {_quoted(self.name)} {self.timeout} {_quoted(self.help)} {_quoted(self.tags)} "
             f"{self.access:#x} {self.priority} {self.version}\n"
         ).encode()
+
+
+def _quoted(text: str) -> str:
+    """*text* as agents read it: always in quotes, with none inside, on one line."""
+    return '"' + " ".join(text.replace('"', "'").replace("\\", "/").split()) + '"'
 
 
 def function(

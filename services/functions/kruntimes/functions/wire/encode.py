@@ -86,6 +86,8 @@ def encode_result(result: Result, mode: Mode) -> bytes:
     if mode is Mode.LINK:
         sizes = f" meta={len(result.meta)} len={len(result.body)}\n"
         return b"".join((head.encode(), sizes.encode(), result.meta, result.body, b"\n", end))
+    if '"' in result.content_type or "\\" in result.content_type:
+        raise NotEncodable("agents cannot read a quote or backslash in a content type")
     if _RESULT_END_LINE.search(result.body):
         raise NotEncodable("a line of the body reads as the result's end")
     body = result.body + b"\n" if result.body else b""

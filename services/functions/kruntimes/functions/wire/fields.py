@@ -13,7 +13,8 @@ UID = rf"[!#-&(-<>-\[\]-_a-~]{{1,{MAX_UID_BYTES}}}"
 """The form of a transaction id, as a pattern."""
 _UID = re.compile(UID)
 _NUMBER = re.compile(rf"[0-9]{{1,{MAX_TIMEOUT_DIGITS}}}")
-_BARE = re.compile(r"[!#-&(-~\u00a1-\U0010ffff]+")
+_BARE = re.compile(r"[!#-&(-<>-~\u00a1-\U0010ffff]+")
+"""What needs no quotes: agents take a bare `=` for the end of a word."""
 
 
 class FieldError(ValueError):
