@@ -1,5 +1,7 @@
 """How calls end: one finalizer, cancellation in each state, deadlines, the warning, the end of the manager."""
 
+from dataclasses import replace
+
 import pytest
 from tests.engine_world import Nothing, World
 
@@ -38,6 +40,18 @@ def test_the_first_terminal_writer_wins_and_later_ones_are_dropped_and_counted()
     assert not world.answer("t", b"after the tombstone")
     assert [result.body for result in world.results["t"]] == [b"first"]
     assert world.engine.ledger.late_terminal_dropped == 2
+
+
+@pytest.mark.parametrize("wrong", [{"uid": "other"}, {"code": 0}, {"code": 600}])
+def test_an_answer_for_another_call_or_without_a_code_is_500(wrong: dict[str, object]) -> None:
+    world = World(workers=2)
+    world.engine.register("b", Nothing())
+    world.call("t")
+    world.call("other", "b")
+    invocation = world.started["t"]
+    world.complete(invocation, replace(invocation.answer(b""), **wrong))  # type: ignore[arg-type]
+    assert world.codes("t") == [500]
+    assert world.codes("other") == []
 
 
 def test_an_answer_is_out_before_the_call_starts_that_it_made_room_for() -> None:

@@ -48,11 +48,11 @@ def test_functions_are_announced_called_and_answered(start: Start) -> None:
     plugin.send(b'FUNCTION t2 10 "nowhere at all" 0x0 src\nFUNCTION t3 ten echo 0x0 src\nFUNCTION t4 1 gives-up 0 s\n')
     for uid in (b"t1", b"t2", b"t3", b"t4"):
         plugin.wait_for(b"RESULT_BEGIN " + uid)
-    plugin.send(b"QUIT")
+    plugin.send(b"QUIT\nFUNCTION t5 10 echo 0 s\n")
     assert plugin.end() == 0
     found = results(plugin)
     assert found["t1"] == (200, b"\x00a\n\nb ")
-    assert [found[uid][0] for uid in ("t2", "t3", "t4")] == [501, 400, 500]
+    assert [found[uid][0] for uid in ("t2", "t3", "t4", "t5")] == [501, 400, 500, 503]
 
 
 def test_what_functions_print_never_reaches_the_protocol(start: Start) -> None:

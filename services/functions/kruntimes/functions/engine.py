@@ -186,18 +186,14 @@ class Engine:
 
     def finish(self, invocation: Invocation, result: Result, now: float) -> bool:
         """An answer; False where the call has one, and this one is dropped."""
-        if invocation.timed_out and result.code != failures.DEADLINE.code:
-            result = self._own(invocation.call.uid, failures.DEADLINE)
-        if not self._take(invocation, result, now):
+        if not self._take(invocation, self._fit(invocation, result), now):
             return False
         self._dispatch()
         return True
 
     def complete(self, invocation: Invocation, result: Result, now: float) -> bool:
         """An answer and the end of the work."""
-        if invocation.timed_out and result.code != failures.DEADLINE.code:
-            result = self._own(invocation.call.uid, failures.DEADLINE)
-        first = self._take(invocation, result, now)
+        first = self._take(invocation, self._fit(invocation, result), now)
         if invocation.working:
             self.end(invocation, now)
         else:
@@ -314,6 +310,14 @@ class Engine:
     def _finalise(self, invocation: Invocation, failure: Failure, now: float) -> None:
         self._take(invocation, self._own(invocation.call.uid, failure), now)
         self._dispatch()
+
+    def _fit(self, invocation: Invocation, result: Result) -> Result:
+        """What a handler's *result* counts for: no other call's, with a code that is one, and in time."""
+        if result.uid != invocation.call.uid or not 100 <= result.code < 600:
+            result = self._own(invocation.call.uid, failures.NOT_AN_ANSWER)
+        if invocation.timed_out and result.code != failures.DEADLINE.code:
+            result = self._own(invocation.call.uid, failures.DEADLINE)
+        return result
 
     def _take(self, invocation: Invocation, result: Result, now: float) -> bool:
         waited = invocation.state is State.QUEUED

@@ -10,6 +10,7 @@ There is one timer for all calls, and no task for any.
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -195,6 +196,10 @@ class Manager:
 
     # --- the end
 
+    def close(self) -> None:
+        """Admits no more calls; those that were admitted go on. The first step of `stop`, which takes no time."""
+        self._engine.stop()
+
     async def stop(self) -> bool:
         """Ends the manager: no new calls, `drain` seconds for those that were admitted, 499 for the rest.
 
@@ -245,7 +250,7 @@ class Manager:
     def finish(self, invocation: Invocation, result: Result) -> bool:
         """See Invocation.finish."""
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.finish, invocation, result)
+            self._hand_over(self.finish, invocation, result)
             return True
         first = self._engine.finish(invocation, result, self._now())
         self._note_late(first, invocation)
@@ -254,7 +259,7 @@ class Manager:
     def complete(self, invocation: Invocation, result: Result) -> bool:
         """See Invocation.complete."""
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.complete, invocation, result)
+            self._hand_over(self.complete, invocation, result)
             return True
         first = self._engine.complete(invocation, result, self._now())
         self._note_late(first, invocation)
@@ -263,7 +268,7 @@ class Manager:
     def fail(self, invocation: Invocation, failure: Failure) -> bool:
         """See Invocation.fail."""
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.fail, invocation, failure)
+            self._hand_over(self.fail, invocation, failure)
             return True
         first = self._engine.fail(invocation, failure, self._now())
         self._note_late(first, invocation)
@@ -272,7 +277,7 @@ class Manager:
     def end(self, invocation: Invocation) -> None:
         """See Invocation.end."""
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.end, invocation)
+            self._hand_over(self.end, invocation)
             return
         self._engine.end(invocation, self._now())
         self._carry_out()
@@ -280,10 +285,15 @@ class Manager:
     def report(self, invocation: Invocation, progress: Progress) -> None:
         """See Invocation.progress."""
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.report, invocation, progress)
+            self._hand_over(self.report, invocation, progress)
             return
         self._engine.report(invocation, progress, self._now())
         self._carry_out()
+
+    def _hand_over(self, say: Callable[..., object], *what: object) -> None:
+        """Has *say* called on the manager's thread; once its loop has ended nobody waits for it any more."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(say, *what)
 
     def _note_late(self, first: bool, invocation: Invocation) -> None:
         if not first:

@@ -146,9 +146,13 @@ async def serve(
             paused = True
             resume()
 
+        def ended() -> None:
+            manager.close()  # what follows QUIT in the same read is not admitted any more
+            end.set()
+
         manager.on_room = resume
         writer = Writer(output_fd, resume)
-        ingress = Ingress(manager, Mode.STDIO, writer.write, on_end=end.set)
+        ingress = Ingress(manager, Mode.STDIO, writer.write, on_end=ended)
         reader = Reader(input_fd, arrived)
         for announcement, handler in functions:
             adapted = adapt(handler, threads=threads, tasks=tasks)
@@ -163,13 +167,13 @@ async def serve(
         async with _signals(end, manager):
             reader.start()
             await end.wait()
-            ended = await manager.stop()
+            orderly = await manager.stop()
         alive.cancel()
         flushed = await asyncio.to_thread(writer.close, FLUSH_SECONDS)
         threads.close()
-        if not ended:
+        if not orderly:
             os._exit(1)  # a thread or task that heeds nothing would keep the process
-    return ended and flushed
+    return orderly and flushed
 
 
 async def _say_alive(writer: Writer) -> None:
