@@ -33,7 +33,7 @@ class Server:
 
     def __init__(
         self, folder: Path, host: str, *, init_seconds: float = 30.0, runtimed_pid: int | None = None,
-        user: int | None = None,
+        user: int | None = None, options: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self.socket = folder / "executor.sock"
         self.functions_socket = folder / "functions.sock"
@@ -46,7 +46,7 @@ class Server:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "kruntimes.runtime", "--host", host, "--metrics-port", "0",
-                 "--init-seconds", str(init_seconds)],
+                 "--init-seconds", str(init_seconds), *options],
                 env=environment, stderr=log, stdout=log, stdin=subprocess.DEVNULL, cwd=folder, user=user, group=user,
                 extra_groups=None if user is None else [],
             )  # fmt: skip

@@ -86,7 +86,7 @@ def test_a_stale_registration_neither_moves_nor_removes_the_newer_one() -> None:
     assert isinstance(first, New)
     assert isinstance(second, New)
     assert second.replaces == first.registration
-    registry.move(first.registration, State.FAILED, "late")
+    registry.move(first.registration, State.FAILED, fatal_error="late")
     registry.remove(first.registration)
     found = registry.find("u", "r4")
     assert isinstance(found, Registration)

@@ -28,6 +28,7 @@ AT_ONCE = 16
 MEMORY_SHARE = 0.05
 MEMORY_FROM_CALLS = 200
 """Memory is compared from so many calls on: before, the allocators still grow to what they keep."""
+UNKNOWN = 1_000_000
 WORKER, FORK = pb.FUNCTION_ISOLATION_WORKER, pb.FUNCTION_ISOLATION_FORK
 
 HANDLERS = """
@@ -76,15 +77,24 @@ def descriptors(server: Server) -> int:
     try:
         return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in (server.process.pid, *server.processes()))
     except OSError:
-        return 1_000_000
+        return UNKNOWN
+
+
+async def most_descriptors(server: Server) -> int:
+    """Over a moment, in which the child that is made ahead comes to its own."""
+    seen = []
+    for _ in range(20):
+        seen.append(descriptors(server))
+        await asyncio.sleep(0.01)
+    return max(count for count in seen if count < UNKNOWN)
 
 
 def kilobytes(server: Server) -> int:
-    """The memory of the server and all that is below it, what they share counted once."""
+    """The memory of the server and all that is below it that is not of files, what they share counted once."""
     total = 0
     for pid in (server.process.pid, *server.processes()):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            total += int(line.split()[1]) if line.startswith("Pss:") else 0
+            total += int(line.split()[1]) if line.startswith("Pss_Anon:") else 0
     return total
 
 
@@ -103,7 +113,7 @@ async def test_what_calls_leave_behind(server: Server, handler: str, isolation: 
         for _ in range(WARM):
             await function.output()
         await until(processes, "processes stay")
-        opened, used = descriptors(server), kilobytes(server)
+        opened, used = await most_descriptors(server), kilobytes(server)
         for _ in range(CALLS):
             await function.output()
         await until(processes, "processes accumulate")
@@ -207,7 +217,7 @@ async def test_callers_that_leave_at_any_moment(server: Server) -> None:
         processes = settled(server, 1 + 3 * 2 + 3 * 3)
         await _each_works(functions)
         await until(processes, "processes stay")
-        opened = descriptors(server)
+        opened = await most_descriptors(server)
         leaver = Leaver(server, functions, seed)
         left = iter(range(EVENTS))
 

@@ -21,6 +21,7 @@ from kruntimes.runtime.host.protocol import HOST_LIMITS
 from kruntimes.runtime.host.serve import ASK_SIGNAL
 from kruntimes.runtime.ladder import Action
 from kruntimes.runtime.proc import nursery
+from kruntimes.runtime.proc.limits import HostLimits
 
 LOG_READ_BYTES = 64 * 1024
 """Also what a pipe holds, so one read at the end of a call takes all that the call printed."""
@@ -33,14 +34,17 @@ class Ended:
     """How a host ended, with everything below it.
 
     status: as waitpid gives it, None where its warden was killed too. left: processes that would not end.
-    violation: what it said against the protocol, for which it was killed.
+    violation: what it said against the protocol, passed: which limit it passed, for which it was killed.
     """
 
     status: int | None
     left: int = 0
     violation: str = ""
+    passed: str = ""
 
     def __str__(self) -> str:
+        if self.passed:
+            return f"was killed (it {self.passed})"
         if self.violation:
             return f"was killed because it wrote into the host's own link ({self.violation})"
         if self.status is None:
@@ -54,9 +58,15 @@ class Ended:
 
 
 class Nursery:
-    """Starts hosts of one kind. on_end: called once if the nursery itself ends, after which nothing can be started."""
+    """Starts hosts of one kind, and programs.
 
-    def __init__(self, control: socket.socket, kind: str, on_end: Callable[[], None]) -> None:
+    limits: for each of them. on_end: called once if the nursery itself ends, after which nothing can be started.
+    """
+
+    def __init__(
+        self, control: socket.socket, kind: str, on_end: Callable[[], None], limits: HostLimits | None = None
+    ) -> None:
+        self._limits = (limits or HostLimits()).encode()
         self._control = control
         self._kind = kind
         self._on_end = on_end
@@ -87,7 +97,7 @@ class Nursery:
 
     def order(self, order: dict[str, object], descriptors: list[int]) -> None:
         """Has the nursery start what *order* names, with *descriptors*. Raises OSError."""
-        socket.send_fds(self._control, [json.dumps(order).encode()], descriptors)
+        socket.send_fds(self._control, [json.dumps({**order, "limits": self._limits}).encode()], descriptors)
 
     def close(self) -> None:
         """Lets the nursery end."""
@@ -200,7 +210,7 @@ class HostProcess:
         self._loop.remove_reader(self._control)
         self._control.close()
         document = json.loads(packet) if packet else {}
-        self._end = Ended(document.get("exit"), document.get("left", 0), self._violation)
+        self._end = Ended(document.get("exit"), document.get("left", 0), self._violation, document.get("passed", ""))
         if self._transport is None:
             self._finish()
         else:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from kruntimes.common.api.names import RUNTIME_METRICS_PORT
 from kruntimes.common.api.settings import Settings
 from kruntimes.runtime.hosts import Nursery, start_nursery
+from kruntimes.runtime.proc import limits
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -24,6 +25,12 @@ log = logging.getLogger(__name__)
 
 INIT_SECONDS = 30.0
 """Imports of large libraries take seconds; what takes longer than this does not end, or belongs into a task."""
+PROCESSES = 512
+"""For one function or task; the kubelet's limit for a whole Pod is often 1,024, and a fork bomb must not reach it."""
+OPEN_FILES = 4096
+"""For each process: more than a handler needs, and so few that a leak is noticed by the handler that has it."""
+MIN_OPEN_FILES = 256
+"""A host keeps its own link at a high descriptor."""
 
 
 class NurseryEnded(Exception):
@@ -36,7 +43,17 @@ def main(arguments: list[str]) -> NoReturn:
     parser.add_argument("--host", choices=("python", "bash"), default="python", help="the language of the functions")
     parser.add_argument("--init-seconds", type=float, default=INIT_SECONDS, help="limit for importing or sourcing")
     parser.add_argument("--metrics-port", type=int, default=RUNTIME_METRICS_PORT, help="0 takes any free one")
+    parser.add_argument(
+        "--memory-mib", type=int, default=limits.container_share() >> 20,
+        help="what the processes of a function or task may hold together; 0: no limit; default: 4/5 of the container's",
+    )  # fmt: skip
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="how many these may be; 0 for no limit")
+    parser.add_argument("--open-files", type=int, default=OPEN_FILES, help="for each of them; 0 for the container's")
+    parser.add_argument("--address-space-mib", type=int, default=0, help="for each of them; 0 for no limit")
+    parser.add_argument("--calls", type=int, default=0, help="after which a warm process is replaced; 0 for never")
     options = parser.parse_args(arguments)
+    if 0 < options.open_files < MIN_OPEN_FILES:
+        parser.error(f"--open-files must be 0 or at least {MIN_OPEN_FILES}")
     control = start_nursery()
 
     async def run(settings: Settings) -> None:
@@ -62,17 +79,23 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
 
     path = settings.require("executor_socket").executor_socket
     assert path is not None
-    limits = Limits(init=options.init_seconds, default=settings.default_timeout, maximum=settings.max_timeout)
+    times = Limits(
+        init=options.init_seconds, default=settings.default_timeout, maximum=settings.max_timeout, calls=options.calls
+    )
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     metrics = Metrics(registry)
     lost = asyncio.Event()
     folders = Scratch(settings.state_dir)
-    nursery = Nursery(control, options.host, lost.set)
+    bounds = limits.HostLimits(
+        memory=options.memory_mib << 20, processes=options.processes, open_files=options.open_files,
+        address_space=options.address_space_mib << 20,
+    )  # fmt: skip
+    nursery = Nursery(control, options.host, lost.set, bounds)
     try:
         async with asyncio.TaskGroup() as tasks:
             activity = Activity(settings.state_dir)
-            manager = Manager(nursery, tasks, folders, activity, limits, metrics)
+            manager = Manager(nursery, tasks, folders, activity, times, metrics)
             writing = tasks.create_task(activity.follow(manager.last_activity))
             programs = Tasks(nursery, tasks, folders, metrics)
             metrics.follow(lambda: manager.in_flight)
@@ -83,7 +106,7 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
                         manager,
                         programs,
                         kind=options.host,
-                        limits=limits,
+                        limits=times,
                         healthy=lambda: not lost.is_set(),
                         runtimed_pid=settings.runtimed_pid,
                         on_stranger=metrics.stranger,
@@ -92,7 +115,7 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
                     listening(
                         settings.functions_socket,
                         manager,
-                        limits=limits,
+                        limits=times,
                         runtimed_pid=settings.runtimed_pid,
                         on_stranger=metrics.stranger,
                     ),

@@ -46,11 +46,15 @@ SCRATCH_NAME_CHARS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Times in seconds. init: for importing or sourcing. default, maximum: an invocation's deadline."""
+    """Times in seconds. init: for importing or sourcing. default, maximum: an invocation's deadline.
+
+    calls: after which a warm host is replaced, 0 for never.
+    """
 
     init: float = 30.0
     default: float = 60.0
     maximum: float = 900.0
+    calls: int = 0
 
 
 class Invocation:
@@ -204,7 +208,7 @@ class Manager:
         config = Config(
             handler=wanted.handler, working_dir=wanted.working_dir, attempt=wanted.attempt,
             env=requests.environment_of(wanted, {**os.environ, **({"TMPDIR": scratch} if scratch else {})}),
-            scratch=scratch, forked=wanted.forked,
+            scratch=scratch, forked=wanted.forked, max_calls=self._limits.calls,
         )  # fmt: skip
         spec = Spec(
             run_uid=wanted.run_uid, registration=registration.id, attempt=wanted.attempt, config=config,

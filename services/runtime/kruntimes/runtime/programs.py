@@ -61,7 +61,7 @@ class ProgramProcess:
                     break
             self._close(descriptor)
         document = json.loads(packet) if packet else {}
-        self.ended.set_result(Ended(document.get("exit"), document.get("left", 0)))
+        self.ended.set_result(Ended(document.get("exit"), document.get("left", 0), passed=document.get("passed", "")))
 
     def _read(self, descriptor: int) -> bool:
         """Takes what lies in the pipe; False where that is nothing."""

@@ -23,6 +23,7 @@ class Config:
 
     env: its whole environment. working_dir: absolute. scratch: its folder for temporary files, empty for none.
     forked: each call in a fresh fork (Python only; a call of a Bash function runs in a subshell anyway).
+    max_calls: after which the process asks to be replaced, 0 for never.
     """
 
     handler: str
@@ -31,6 +32,7 @@ class Config:
     attempt: int
     scratch: str = ""
     forked: bool = False
+    max_calls: int = 0
 
     def encode(self) -> bytes:
         """As JSON."""

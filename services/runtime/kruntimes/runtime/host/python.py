@@ -45,6 +45,7 @@ class PythonHost:
         self._leftovers: Leftovers | None = None
         self._recycle = ""
         self._scratch = ScratchFolder("")
+        self._calls_left = 0
 
     def initialise(self, config: Config) -> Answer:
         """Imports the module and finds the handler."""
@@ -57,6 +58,7 @@ class PythonHost:
         except BaseException as error:
             return Answer.error(500, report.fatal(error, config.working_dir))
         self._attempt = config.attempt
+        self._calls_left = config.max_calls
         self._leftovers = Leftovers()
         self._scratch = ScratchFolder(config.scratch)
         return Answer(200, b"", "", Meta(warning=_threads_lost() if config.forked else ""))
@@ -139,6 +141,10 @@ class PythonHost:
             self._recycle = f"{len(stubborn)} tasks were left running and did not give way"
 
     def _with_recycle(self, answer: Answer) -> Answer:
+        if self._calls_left:
+            self._calls_left -= 1
+            if not self._calls_left:
+                self._recycle = "the process has served as many calls as it may"
         if self._leftovers is not None:
             self._recycle = self._recycle or self._leftovers.recycle_reason()
         if self._recycle:

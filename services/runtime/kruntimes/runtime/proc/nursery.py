@@ -5,6 +5,7 @@ a tenth of a second and its memory; the nursery has one thread, the hosts' modul
 
     from the server   {"host": kind} with three descriptors: control of the warden, link, log
                       {"task": true} with four: control of the warden, standard output, standard error, the program
+                      both with "limits": a HostLimits
     end of stream     the server is gone; the nursery ends (each warden notices by itself)
 Source: design §7; notes on host processes in a restricted Pod.
 """
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from kruntimes.common.protect import protect
-from kruntimes.runtime.proc import prctl, tree, warden
+from kruntimes.runtime.proc import limits, prctl, tree, warden
 
 PACKET_BYTES = 1024
 EX_SOFTWARE = 70
@@ -79,7 +80,9 @@ class _Nursery:
         packet, descriptors, _, _ = socket.recv_fds(self._control, PACKET_BYTES, MAX_DESCRIPTORS)
         if not packet:
             os._exit(0)
-        kind = json.loads(packet).get("host")
+        order = json.loads(packet)
+        kind = order.get("host")
+        bounds = limits.HostLimits(**order["limits"])
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -87,12 +90,13 @@ class _Nursery:
             os.close(wake_write)
             self._control.close()
             control, *theirs = descriptors
-            _be_warden(control, lambda: self._be(kind, theirs), tuple(theirs))
+            _be_warden(control, lambda: self._be(kind, theirs, bounds), tuple(theirs), bounds)
         self._wardens.add(pid)
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _be(self, kind: str | None, descriptors: list[int]) -> NoReturn:
+    def _be(self, kind: str | None, descriptors: list[int], bounds: limits.HostLimits) -> NoReturn:
+        limits.apply(bounds)
         if kind is None:
             stdout, stderr, program = descriptors
             _be_task(stdout, stderr, program, self._task_main)
@@ -117,8 +121,10 @@ class _Nursery:
             self._wardens.discard(pid)
 
 
-def _be_warden(control: int, host: Callable[[], NoReturn], of_host: tuple[int, ...]) -> NoReturn:
-    _never_return(lambda: warden.run(socket.socket(fileno=control), host, of_host))
+def _be_warden(
+    control: int, host: Callable[[], NoReturn], of_host: tuple[int, ...], bounds: limits.HostLimits
+) -> NoReturn:
+    _never_return(lambda: warden.run(socket.socket(fileno=control), host, of_host, bounds))
 
 
 def _be_host(kind: str, link: int, log: int, host_main: HostMain) -> NoReturn:

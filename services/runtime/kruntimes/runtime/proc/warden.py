@@ -4,7 +4,8 @@ It is the sub-reaper of the host's whole tree, has one thread, loads no user cod
 to signal the host without a race on its PID. It speaks with the Runtime Server in packets of JSON:
 
     from the server   {"signal": N} to the host; {"term": true} to the whole tree; {"kill": true}
-    to the server     {"exit": wait status, "left": how many processes would not end}, after which it ends
+    to the server     {"exit": wait status, "left": how many processes would not end, "passed": which limit
+                      it was killed for, if any}, after which it ends
     end of stream     the server is gone: kill everything and end
 Source: design §7; notes on host processes in a restricted Pod.
 """
@@ -18,15 +19,22 @@ import socket
 from collections.abc import Callable
 from typing import NoReturn
 
-from kruntimes.runtime.proc import prctl, tree
+from kruntimes.runtime.proc import limits, prctl, tree
 
 PACKET_BYTES = 1024
+LOOK_SECONDS = 1.0
+"""Between two looks at what the host uses; a look costs a tenth of a millisecond, and a Pod has many wardens."""
+LOOK_CLOSELY_SECONDS = 0.1
+"""The same, once it uses more than half of what it may."""
 
 
-def run(control: socket.socket, host: Callable[[], NoReturn], of_host: tuple[int, ...]) -> NoReturn:
+def run(
+    control: socket.socket, host: Callable[[], NoReturn], of_host: tuple[int, ...], bounds: limits.HostLimits
+) -> NoReturn:
     """Starts *host* in a child, watches it to its end, and never returns. Called in a fresh fork.
 
-    of_host: descriptors that only the host keeps; while another held them, nobody would see their end.
+    of_host: descriptors that only the host keeps; while another held them, nobody would see their end. bounds: for
+    the host with all that is below it, which is killed once it passes one.
     """
     os.setsid()
     prctl.become_subreaper()
@@ -44,12 +52,15 @@ def run(control: socket.socket, host: Callable[[], NoReturn], of_host: tuple[int
         host()
     for descriptor in of_host:
         os.close(descriptor)
-    _Warden(control, pid).watch(wake_read)
+    _Warden(control, pid, bounds).watch(wake_read)
 
 
 class _Warden:
-    def __init__(self, control: socket.socket, host: int) -> None:
+    def __init__(self, control: socket.socket, host: int, bounds: limits.HostLimits) -> None:
         self._control = control
+        self._bounds = bounds
+        self._passed = ""
+        self._pause = LOOK_SECONDS
         self._host = host
         self._status: int | None = None
 
@@ -58,15 +69,19 @@ class _Warden:
         poll.register(self._control, select.POLLIN)
         poll.register(wake, select.POLLIN)
         while self._status is None:
-            for descriptor, _ in poll.poll():
+            ready = poll.poll(int(self._pause * 1000) if self._bounds.watched else None)
+            if not ready:
+                self._look()
+            for descriptor, _ in ready:
                 if descriptor == wake:
                     os.read(wake, 4096)
                     self._reap()
                 else:
                     self._obey()
         left = tree.end_below(os.getpid(), self._reap)
+        last = {"exit": self._status, "left": left, "passed": self._passed}
         with contextlib.suppress(OSError):  # the server may be gone; then there is nobody to tell
-            self._control.send(json.dumps({"exit": self._status, "left": left}).encode())
+            self._control.send(json.dumps(last).encode())
         os._exit(0)
 
     def _obey(self) -> None:
@@ -82,9 +97,22 @@ class _Warden:
         elif "term" in order:
             tree.signal_all(tree.descendants(os.getpid()), signal.SIGTERM)
         else:
-            os.kill(self._host, signal.SIGKILL)
-            # With the host gone nothing forks on its behalf; what it left is ended once its end is noticed.
-            _, self._status = os.waitpid(self._host, 0)
+            self._kill()
+
+    def _kill(self) -> None:
+        os.kill(self._host, signal.SIGKILL)
+        # With the host gone nothing forks on its behalf; what it left is ended once its end is noticed.
+        _, self._status = os.waitpid(self._host, 0)
+
+    def _look(self) -> None:
+        """Kills the host if it passes a limit."""
+        below = tree.descendants(os.getpid())
+        memory = limits.memory_of(below)
+        self._passed = self._bounds.exceeded(memory=memory, processes=len(below))
+        if self._passed:
+            self._kill()
+        near = memory * 2 > self._bounds.memory > 0 or len(below) * 2 > self._bounds.processes > 0
+        self._pause = LOOK_CLOSELY_SECONDS if near else LOOK_SECONDS
 
     def _reap(self) -> None:
         while True:
