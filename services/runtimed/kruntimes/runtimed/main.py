@@ -27,6 +27,7 @@ from kruntimes.common.kube.transport import Kube
 from kruntimes.common.tls import Workload
 from kruntimes.runtimed import drain
 from kruntimes.runtimed.cache import Ownership
+from kruntimes.runtimed.confirm import REPEAT_SECONDS, confirm
 from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.effects import Effects
 from kruntimes.runtimed.endpoint import Endpoints
@@ -71,6 +72,7 @@ class Service:
         self._settings, self._kube, self._tasks, self._connections = settings, kube, tasks, connections
         self._ready = False
         self._beating: float | None = None
+        self._doubtful = False
         self._figures = health.new_registry()
         self._metrics = Metrics(self._figures)
         self._registry = Registry()
@@ -124,7 +126,7 @@ class Service:
             endpoint=self._endpoints.of,
             draining=lambda: self._cache.draining,
             stale=lambda: self._pulse() >= Pulse.STALE,
-            fenced=lambda: self._pulse() >= Pulse.FENCED,
+            fenced=self._is_fenced,
         )
 
         self._sweeper = Sweeper(server=self._server, home=effects.home, owned=self._reconciler.owned)
@@ -186,7 +188,7 @@ class Service:
             dispatcher=self._dispatcher,
             access=Access(self._kube, tasks=self._tasks, count=self._metrics.checked),
             peers=peers,
-            fenced=lambda: self._pulse() is Pulse.FENCED,
+            fenced=self._is_fenced,
         )
         limits = Limits(default_timeout=settings.default_timeout, max_timeout=settings.max_timeout)
         gateway = InvokeServer(
@@ -205,10 +207,36 @@ class Service:
     def _pulse(self) -> Pulse:
         return pulse_of(self._heartbeat.last_renewed)
 
+    def _is_fenced(self) -> bool:
+        return self._doubtful or self._pulse() is Pulse.FENCED
+
     def _pulse_changed(self, current: Pulse) -> None:
+        if current is Pulse.FENCED:
+            self._doubtful = True
+        elif self._doubtful:
+            self._tasks.create_task(self._confirm())
         self._metrics.fenced.set(current is Pulse.FENCED)
         if current is not Pulse.LIVE:
             log.warning("heartbeat is old", extra={"pulse": current.name.lower()})
+        self._reconciler.look_at_all()
+
+    async def _confirm(self) -> None:
+        """Ends the fence once the API has said what of all that we hold is still ours."""
+        settings = self._settings
+        while self._doubtful and self._pulse() is not Pulse.FENCED:
+            try:
+                await confirm(
+                    self._kube,
+                    self._registry,
+                    namespace=settings.namespace,
+                    pod_uid=settings.pod_uid,
+                    look=self._look_at,
+                )
+            except errors.ApiError as error:
+                log.warning("not known yet what is ours", extra={"error": error.reason})
+                await asyncio.sleep(REPEAT_SECONDS)
+            else:
+                self._doubtful = self._pulse() is Pulse.FENCED
         self._reconciler.look_at_all()
 
     def _is_alive(self) -> bool:
