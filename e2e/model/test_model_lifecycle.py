@@ -4,6 +4,8 @@ A schedule is a seed, so one that fails is repeated by its number: `MODEL_SEED=n
 """
 
 import os
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from model.world import World, ended
@@ -11,7 +13,7 @@ from model.world import World, ended
 from kruntimes.common.api.names import FINALIZER
 
 STEPS = 220
-SCHEDULES = int(os.environ.get("MODEL_SCHEDULES", "400"))
+SCHEDULES = int(os.environ.get("MODEL_SCHEDULES", "60"))
 """In CI; a few seconds of one core."""
 BATCHES = 4
 SETTLING_STEPS = 400
@@ -29,7 +31,7 @@ def fault(world: World) -> None:
         case 1:  # the Runtime Server is killed
             pod.functions.clear()
             if pod.local is not None:
-                pod.local = _unknown(pod.local)
+                pod.local = replace(pod.local, function=None)
             world.log.append(f"{pod.uid} server killed")
         case 2:
             pod.cut = True
@@ -53,12 +55,6 @@ def fault(world: World) -> None:
             world.tick(draw.choice([0.1, 5.0, 20.0, 45.0, 90.0]))
 
 
-def _unknown(local):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
-
-    return replace(local, function=None)
-
-
 def _change(world: World, part: str, key: str, value: object) -> None:
     if (run := world.api.run) is not None:
         run[part][key] = value
@@ -74,7 +70,7 @@ def collect(world: World) -> None:
             world.gone.add(pod.uid)
 
 
-def check(world: World, before: dict | None) -> None:  # type: ignore[type-arg]
+def check(world: World, before: dict[str, Any] | None) -> None:
     """The invariants."""
     run, told = world.api.run, (world.seed, world.log[-25:])
     serving = [pod.uid for pod in world.pods.values() if world.serving(pod)]
