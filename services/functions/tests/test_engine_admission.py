@@ -152,6 +152,7 @@ def test_the_time_of_a_call(sent: int, registered: float | None, given: float | 
         pytest.param({"workers": 0}, "workers", id="no-worker"),
         pytest.param({"tombstones": 0}, "tombstones", id="no-memory"),
         pytest.param({"drain": -1.0}, "drain", id="negative"),
+        pytest.param({"queue_size": 0, "read_ahead_calls": 0}, "queue_size", id="nothing-could-be-read"),
     ],
 )
 def test_bounds_that_make_no_sense_are_named(bounds: dict[str, float], error: str) -> None:

@@ -69,6 +69,15 @@ async def test_waiting_payloads_are_bounded_in_bytes() -> None:
     assert await manager.stop()
 
 
+async def test_without_a_read_ahead_the_manager_still_takes_calls() -> None:
+    manager, caller = Manager(Bounds(queue_size=1, read_ahead_calls=0, read_ahead_bytes=0)), Caller()
+    manager.register("fn", Inline(echo))
+    assert not manager.saturated
+    manager.admit(call("t1"), caller)
+    assert not manager.saturated
+    assert await manager.stop()
+
+
 async def test_the_end_lets_calls_finish_first() -> None:
     host, caller = Waits(), Caller()
     manager = Manager()

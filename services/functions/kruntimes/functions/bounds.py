@@ -60,3 +60,5 @@ class Bounds:
         ):  # fmt: skip
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
+        if self.queue_size + self.read_ahead_calls == 0 and self.overlap is Overlap.WAIT:
+            raise ValueError("queue_size and read_ahead_calls must not both be 0 where calls wait: none would be read")

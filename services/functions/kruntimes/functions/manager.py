@@ -167,7 +167,7 @@ class Manager:
         waiting, bounds = self._engine.scheduler, self.bounds
         return (
             waiting.waiting >= bounds.queue_size + bounds.read_ahead_calls
-            or waiting.waiting_weight >= bounds.read_ahead_bytes
+            or waiting.waiting_weight > bounds.read_ahead_bytes
         )
 
     @property
