@@ -80,3 +80,22 @@ def test_a_pod_is_found_by_name_by_uid_and_by_runtime() -> None:
     book.put_pod("n/p", None)
     assert book.pods("n/r") == []
     assert book.pod_by_uid("v") is None
+
+
+def a_pod(name: str, uid: str, account: str) -> Pod:
+    metadata = {"namespace": "n", "name": name, "uid": uid}
+    return msgspec.convert({"metadata": metadata, "spec": {"serviceAccountName": account}}, Pod)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "y", "gone"])), max_size=20))
+def test_the_accounts_of_a_namespace_are_those_of_its_pods(steps: list[tuple[str, str]]) -> None:
+    book, truth = Book(), dict[str, str]()
+    for number, (name, account) in enumerate(steps):
+        if account == "gone":
+            book.put_pod(f"n/{name}", None)
+            truth.pop(name, None)
+        else:
+            book.put_pod(f"n/{name}", a_pod(name, f"uid-{number}", account))
+            truth[name] = account
+        assert book.accounts("n") == {one for one in truth.values() if one}
+    assert book.accounts("other") == set()
