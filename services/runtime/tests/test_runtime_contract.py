@@ -261,6 +261,36 @@ async def test_no_process_survives_a_killed_server(tmp_path: Path) -> None:
         server.process.wait()
 
 
+async def test_kill_9_of_the_server_in_a_call_is_told_and_the_next_one_serves_again(tmp_path: Path) -> None:
+    first = Server(tmp_path, "python")
+    try:
+        async with connect(first) as client:
+            function = await client.register("never_ends", "main.sleep", uid="u")
+            call = function.call()
+            await until_in_flight(function)
+            first.process.kill()
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await call
+            failure = failure_of(error.value)
+            # Without our ErrorInfo, which only a server that lives can give: whether it ran is not known.
+            assert (failure.code, failure.reason) == ("UNAVAILABLE", "")
+            client.forget_all()
+        first.process.wait()
+        second = Server(tmp_path, "python")
+        try:
+            async with connect(second) as client:
+                ghost = Registered(client, pb.RegisterFunctionResponse(registration=function.registration))
+                assert (await ghost.fails()).code == "NOT_FOUND"
+                again = await client.register("globals", "main.counter", uid="u")
+                assert await again.output() == b"1"
+            assert second.stop() == 0
+        finally:
+            second.process.kill()
+    finally:
+        first.process.kill()
+        first.process.wait()
+
+
 async def test_without_its_nursery_the_server_ends(tmp_path: Path) -> None:
     server = Server(tmp_path, "python")
     try:
