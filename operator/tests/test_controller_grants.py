@@ -7,7 +7,7 @@ import pytest
 from tests.controller_world import Json, World, eventually, world
 
 from kruntimes.common.api.names import RUNTIMED_ROLE, RUNTIMED_SERVICE_ACCOUNT
-from kruntimes.common.api.views import Meta
+from kruntimes.common.api.views import Meta, Runtime, condition
 from kruntimes.common.kube import paths
 from kruntimes.controller.grants import standing
 from kruntimes.controller.views import RoleBinding, RoleRef, Subject
@@ -75,6 +75,30 @@ async def test_an_account_keeps_its_rights_as_long_as_a_runtime_or_a_pod_uses_it
         await bound(place, [RUNTIMED_SERVICE_ACCOUNT])
         await place.admin.delete(paths.runtimes(place.namespace, "other"))
         await bound(place, [])
+
+
+async def test_a_foreign_binding_of_the_name_is_left_alone_and_told(place: World) -> None:
+    path = paths.rolebindings(place.namespace, RUNTIMED_ROLE)
+    foreign = {
+        "metadata": {"name": RUNTIMED_ROLE},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "User", "name": "somebody", "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    await place.admin.create(path.rpartition("/")[0], foreign, dict)
+    async with place.operator():
+        await place.runtime("python")
+
+        async def told() -> bool:
+            found = await place.admin.get(paths.runtimes(place.namespace, "python"), Runtime)
+            held = condition(found.status.conditions, "Progressing")
+            return held is not None and held.reason == "RoleBindingExists"
+
+        await eventually(told)
+        kept: Json = await place.admin.get(path, dict)
+        assert kept["roleRef"]["name"] == "view"
+        await place.admin.delete(path)
+        await bound(place, [RUNTIMED_SERVICE_ACCOUNT])
+        await place.pods("python", 1)
 
 
 def binding(*subjects: Subject, role: str = RUNTIMED_ROLE, **meta: str) -> RoleBinding:

@@ -13,7 +13,7 @@ from typing import Any
 from kruntimes.common.api.names import RUNTIMED_ROLE, RUNTIMED_SERVICE_ACCOUNT
 from kruntimes.common.api.views import Object, Runtime
 from kruntimes.common.kube import paths
-from kruntimes.common.kube.errors import AlreadyExists, Forbidden, Missing
+from kruntimes.common.kube.errors import AlreadyExists, Forbidden, Invalid, Missing
 from kruntimes.common.kube.queue import After, Done, WorkQueue, work
 from kruntimes.common.kube.reflector import Reflector
 from kruntimes.common.kube.transport import Kube
@@ -97,8 +97,9 @@ class Grants:
                 path = paths.rolebindings(namespace, RUNTIMED_ROLE)
                 await self._kube.delete(path, uid=held.metadata.uid)
                 log.info("rights of runtimed withdrawn", extra={"namespace": namespace})
-        except (Missing, Forbidden) as error:
-            # The namespace is gone or going, and takes the binding with it.
+        except (Missing, Forbidden, Invalid) as error:
+            # The namespace is gone or going, and takes the binding with it; or a foreign binding has the name, which
+            # the Runtime's status says.
             log.info("rights of runtimed not kept", extra={"namespace": namespace, "error": error.message})
         return Done()
 

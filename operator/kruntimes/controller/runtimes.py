@@ -106,10 +106,15 @@ class Runtimes:
             return Done()
         namespace = runtime.metadata.namespace
         await self._bundles.ensure(namespace)
-        await self._grants.ensure(namespace)
         template, digest = self._template(runtime)
         name = f"{runtime.metadata.name}-{digest}"
         current, old = self._generations(runtime, name)
+        try:
+            await self._grants.ensure(namespace)
+        except Invalid as error:
+            # A foreign RoleBinding of that name: what it gives to whom is not ours to change, nor can it be.
+            await self._report(runtime, current, old, rollout.Trouble("RoleBindingExists", error.message))
+            return After(IN_THE_WAY_SECONDS)
         if not await self._ensure_service(runtime):
             message = f"a Service {runtime.metadata.name} that is not this Runtime's is in the way"
             await self._report(runtime, current, old, rollout.Trouble("ServiceExists", message))
