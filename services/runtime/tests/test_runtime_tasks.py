@@ -117,7 +117,7 @@ async def test_ends_that_are_no_success(tasks: Tasks, script: str, code: int, re
 
 
 async def test_a_program_that_is_not_there(tasks: Tasks) -> None:
-    status = await tasks.run("", "no-such-program-anywhere")
+    status = await tasks.run("", "no-such-program-anywhere", env={"PATH": "/usr/bin:/bin"})
     assert (status.exit_code, status.stderr) == (127, "no-such-program-anywhere: No such file or directory\n")
     tasks.write("bad", "#!/no/such/interpreter\n", 0o755)
     assert (await tasks.run("bad")).exit_code == 127
