@@ -53,6 +53,14 @@ def by_name(items: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in items}
 
 
+def test_runtimed_publishes_the_gateways_own_bundle_where_there_is_one() -> None:
+    """By default it is that of our own CA, which it has anyway."""
+    assert "KRUNTIMES_GATEWAY_CA_FILE" not in env(pod()["initContainers"][0])
+    template = pod_template(runtime(), replace(DEFAULTS, own_gateway_ca=True))
+    told = env(template["spec"]["initContainers"][0])
+    assert told["KRUNTIMES_GATEWAY_CA_FILE"] == "/etc/kruntimes/ca/gateway.crt"
+
+
 def test_runtimed_is_a_native_sidecar() -> None:
     sidecar = pod()["initContainers"][0]
     assert sidecar["name"] == "runtimed"

@@ -12,7 +12,7 @@ from typing import Any
 
 from kruntimes.common import metrics as common_metrics
 from kruntimes.common.api.names import CA_NAME, METRICS_PORT, RUNTIME_LABEL, RUNTIMED_ROLE, RUNTIMED_SERVICE_ACCOUNT
-from kruntimes.common.api.settings import Settings
+from kruntimes.common.api.settings import Settings, SettingsError
 from kruntimes.common.api.views import CSR, Lease, Object, Pod, Runtime
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.events import Recorder
@@ -54,7 +54,18 @@ def pod_defaults(settings: Settings) -> PodDefaults:
         default_timeout=settings.default_timeout,
         max_timeout=settings.max_timeout,
         log_level=settings.log_level,
+        own_gateway_ca=settings.gateway_ca_file is not None,
     )
+
+
+def gateway_bundle(settings: Settings) -> str | None:
+    """Whom callers of the gateway must trust, where that is not our own CA; may be empty. Raises SettingsError."""
+    if settings.gateway_ca_file is None:
+        return None
+    try:
+        return settings.gateway_ca_file.read_text(encoding="ascii")
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"KRUNTIMES_GATEWAY_CA_FILE cannot be read: {error}") from None
 
 
 def policy(settings: Settings) -> Policy:
@@ -77,7 +88,7 @@ class Operator:
         self._announcer = Announcer(Recorder(kube, COMPONENT))
         self._caches: list[Reflector[Any]] = []
         self._build_caches()
-        self._bundles = Bundles(kube, authority, self._bundles_seen)
+        self._bundles = Bundles(kube, authority, self._bundles_seen, gateway=gateway_bundle(settings))
         self._grants = Grants(
             kube,
             self._book,

@@ -16,8 +16,10 @@ from typing import Any
 
 from kruntimes.common.api.names import (
     API_VERSION,
+    CA_BUNDLE_KEY,
     CA_NAME,
     CAPACITY_ANNOTATION,
+    GATEWAY_BUNDLE_KEY,
     INVOKE_PORT,
     METRICS_PORT,
     PEER_PORT,
@@ -57,7 +59,10 @@ TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDefaults:
-    """The installation's settings that reach the Pods. default_timeout, max_timeout: seconds of an invocation."""
+    """The installation's settings that reach the Pods. default_timeout, max_timeout: seconds of an invocation.
+
+    own_gateway_ca: callers of the gateway trust a bundle of their own (ConfigMap `kruntimes-ca`, `gateway.crt`).
+    """
 
     gateway_url: str
     trust_domain: str
@@ -65,6 +70,7 @@ class PodDefaults:
     default_timeout: float
     max_timeout: float
     log_level: str
+    own_gateway_ca: bool = False
 
 
 def service_account(runtime: Runtime) -> str:
@@ -210,7 +216,8 @@ def _sidecar(runtime: Runtime, defaults: PodDefaults) -> dict[str, Any]:
             KRUNTIMES_RUNTIME=runtime.metadata.name,
             KRUNTIMES_TRUST_DOMAIN=defaults.trust_domain,
             KRUNTIMES_GATEWAY_URL=defaults.gateway_url,
-            KRUNTIMES_CA_FILE=f"{CA_DIR}/ca.crt",
+            KRUNTIMES_CA_FILE=f"{CA_DIR}/{CA_BUNDLE_KEY}",
+            **({"KRUNTIMES_GATEWAY_CA_FILE": f"{CA_DIR}/{GATEWAY_BUNDLE_KEY}"} if defaults.own_gateway_ca else {}),
             KRUNTIMES_EXECUTOR_SOCKET=f"{SOCKETS_DIR}/executor.sock",
             KRUNTIMES_FUNCTIONS_SOCKET=f"{SOCKETS_DIR}/functions.sock",
             KRUNTIMES_WORKSPACE=WORKSPACE_DIR,

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kruntimes.common import clock
-from kruntimes.common.api.names import CA_BUNDLE_KEY, CA_NAME
+from kruntimes.common.api.names import CA_BUNDLE_KEY, CA_NAME, GATEWAY_BUNDLE_KEY
 from kruntimes.common.api.views import CSR, Condition, Meta, Pod, View, condition
 from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
@@ -90,11 +90,18 @@ def _load(secret: Secret) -> Authority:
 
 
 class Bundles:
-    """The CA's bundle as ConfigMap `kruntimes-ca` in every namespace that needs it."""
+    """The CA's bundle as ConfigMap `kruntimes-ca` in every namespace that needs it.
 
-    def __init__(self, kube: Kube, authority: Authority, held: Reflector[ConfigMap]) -> None:
+    gateway: beside it, whom the gateway's callers must trust, where its certificate comes from somebody else.
+    """
+
+    def __init__(
+        self, kube: Kube, authority: Authority, held: Reflector[ConfigMap], *, gateway: str | None = None
+    ) -> None:
         self._kube = kube
-        self._bundle = authority.certificate_pem().decode()
+        self._data = {CA_BUNDLE_KEY: authority.certificate_pem().decode()}
+        if gateway is not None:
+            self._data[GATEWAY_BUNDLE_KEY] = gateway
         self._held = held
         self._wanted: set[str] = set()
         self._queue = WorkQueue()
@@ -103,13 +110,13 @@ class Bundles:
         """Writes the bundle into *namespace* unless it stands there, and keeps it from now on."""
         self._wanted.add(namespace)
         held = self._held.store.get(f"{namespace}/{CA_NAME}")
-        if held is not None and held.data.get(CA_BUNDLE_KEY) == self._bundle:
+        if held is not None and held.data == self._data:
             return
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": CA_NAME, "namespace": namespace, "labels": MANAGED_BY},
-            "data": {CA_BUNDLE_KEY: self._bundle},
+            "data": self._data,
         }
         await self._kube.apply(paths.configmaps(namespace, CA_NAME), body, ConfigMap, manager=MANAGER)
 

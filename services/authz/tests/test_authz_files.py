@@ -2,17 +2,44 @@
 
 import json
 import stat
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
-from kruntimes.authz.files import Bootstrap, GatewayFiles, host_and_port, render, secrets
+from kruntimes.authz.files import Bootstrap, GatewayFiles, check_serving, host_and_port, render, secrets
 from kruntimes.common.kube.csr import Certificate
 
 TEMPLATE = resources.files("kruntimes.envoy").joinpath("bootstrap.yaml").read_text()
 FOLDER = Path("/run/kruntimes-gateway")
+
+
+def pair() -> tuple[bytes, bytes]:
+    """A certificate that signs itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "functions.example.com")])
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(begin)
+        .not_valid_after(begin + timedelta(days=3650))
+        .sign(key, hashes.SHA256())
+    )
+    plain = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return made.public_bytes(serialization.Encoding.PEM), key.private_bytes(*plain)
+
+
+PAIR, OTHER = pair(), pair()
 
 
 def bootstrap(**changes: object) -> Bootstrap:
@@ -96,6 +123,48 @@ def test_the_secrets_name_files_that_are_watched() -> None:
         [resource] = json.loads(content)["resources"]
         assert f"{resource['name']}.yaml" == name
         assert '"watched_directory": {"path": "/run/kruntimes-gateway/tls"}' in content
+
+
+def test_a_certificate_that_somebody_else_keeps_is_followed_where_it_lies() -> None:
+    """The volume of a Secret: Envoy watches its folder, and we write none."""
+    contents = secrets(FOLDER, Path("/etc/kruntimes/serving"))
+    [serving] = json.loads(contents["serving.yaml"])["resources"]
+    assert serving["tls_certificate"] == {
+        "certificate_chain": {"filename": "/etc/kruntimes/serving/tls.crt"},
+        "private_key": {"filename": "/etc/kruntimes/serving/tls.key"},
+        "watched_directory": {"path": "/etc/kruntimes/serving"},
+    }
+    assert {name: text for name, text in contents.items() if name != "serving.yaml"} == {
+        name: text for name, text in secrets(FOLDER).items() if name != "serving.yaml"
+    }
+
+
+def test_no_serving_certificate_is_written_where_somebody_else_keeps_it(tmp_path: Path) -> None:
+    GatewayFiles(tmp_path).write_certificates(client=certificate("a"), serving=None, ca_pem=b"a")
+    written = {path.name for path in (tmp_path / "tls").iterdir() if not path.name.startswith("..")}
+    assert written == {"ca.crt", "client.crt", "client.key"}
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        pytest.param({}, "it needs both tls.crt and tls.key", id="nothing"),
+        pytest.param({"tls.crt": PAIR[0]}, "it needs both tls.crt and tls.key", id="no-key"),
+        pytest.param({"tls.crt": b"a", "tls.key": PAIR[1]}, "no certificate and its key", id="not-pem"),
+        pytest.param({"tls.crt": PAIR[0], "tls.key": OTHER[1]}, "KEY_VALUES_MISMATCH", id="another-key"),
+    ],
+)
+def test_a_certificate_that_cannot_be_served_is_refused(tmp_path: Path, files: dict[str, bytes], words: str) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=words):
+        check_serving(tmp_path)
+
+
+def test_a_certificate_with_its_key_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "tls.crt").write_bytes(PAIR[0])
+    (tmp_path / "tls.key").write_bytes(PAIR[1])
+    check_serving(tmp_path)
 
 
 def read(folder: Path) -> dict[str, str]:

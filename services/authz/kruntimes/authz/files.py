@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import ssl
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -101,26 +102,42 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-def secrets(folder: Path) -> dict[str, str]:
-    """The SDS files by name; JSON, which is YAML too."""
-    tls = folder / "tls"
-    watched = {"path": str(tls)}
+def secrets(folder: Path, serving_dir: Path | None = None) -> dict[str, str]:
+    """The SDS files by name; JSON, which is YAML too.
 
-    def pair(name: str) -> dict[str, object]:
+    serving_dir: where somebody else keeps the serving certificate, as the volume of a Secret of type
+    kubernetes.io/tls does; Envoy follows it there.
+    """
+    tls = folder / "tls"
+
+    def pair(name: str, place: Path, file: str) -> dict[str, object]:
         certificate = {
-            "certificate_chain": {"filename": str(tls / f"{name}.crt")},
-            "private_key": {"filename": str(tls / f"{name}.key")},
-            "watched_directory": watched,
+            "certificate_chain": {"filename": str(place / f"{file}.crt")},
+            "private_key": {"filename": str(place / f"{file}.key")},
+            "watched_directory": {"path": str(place)},
         }
         return {"name": name, "tls_certificate": certificate}
 
-    trusted = {"trusted_ca": {"filename": str(tls / "ca.crt")}, "watched_directory": watched}
+    trusted = {"trusted_ca": {"filename": str(tls / "ca.crt")}, "watched_directory": {"path": str(tls)}}
     contents: dict[str, dict[str, object]] = {
-        "client.yaml": pair("client"),
-        "serving.yaml": pair("serving"),
+        "client.yaml": pair("client", tls, "client"),
+        "serving.yaml": pair("serving", serving_dir, "tls") if serving_dir else pair("serving", tls, "serving"),
         "ca.yaml": {"name": "ca", "validation_context": trusted},
     }
     return {name: json.dumps({"resources": [{"@type": _SECRET, **secret}]}) for name, secret in contents.items()}
+
+
+def check_serving(folder: Path) -> None:
+    """Raises ValueError that says what is wrong with the certificate that somebody else keeps in *folder*."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(folder / "tls.crt", folder / "tls.key", password="")
+    except FileNotFoundError:
+        raise ValueError("it needs both tls.crt and tls.key") from None
+    except PermissionError:
+        raise ValueError("tls.crt or tls.key cannot be read") from None
+    except ssl.SSLError as error:
+        raise ValueError(f"tls.crt and tls.key are no certificate and its key: {error.reason or 'not PEM'}") from None
 
 
 class GatewayFiles:
@@ -130,16 +147,16 @@ class GatewayFiles:
         self._folder = folder
         self._tls = folder / "tls"
 
-    def write_certificates(self, *, client: Certificate, serving: Certificate, ca_pem: bytes) -> None:
-        """Makes these the current generation at one stroke."""
+    def write_certificates(self, *, client: Certificate, serving: Certificate | None, ca_pem: bytes) -> None:
+        """Makes these the current generation at one stroke. serving: None where somebody else keeps it."""
         self._tls.mkdir(mode=0o700, parents=True, exist_ok=True)
         contents = {
             "client.crt": client.chain_pem,
             "client.key": client.key_pem,
-            "serving.crt": serving.chain_pem,
-            "serving.key": serving.key_pem,
             "ca.crt": ca_pem,
         }
+        if serving is not None:
+            contents |= {"serving.crt": serving.chain_pem, "serving.key": serving.key_pem}
         made = self._new_generation()
         for name, content in contents.items():
             _create(made / name, content)
@@ -150,14 +167,14 @@ class GatewayFiles:
         for old in self._generations()[:-KEPT_GENERATIONS]:
             shutil.rmtree(old, ignore_errors=True)
 
-    def write_bootstrap(self, bootstrap: Bootstrap) -> None:
+    def write_bootstrap(self, bootstrap: Bootstrap, *, serving_dir: Path | None = None) -> None:
         """Writes the SDS files and then Envoy's bootstrap, which is the last thing an Envoy waits for.
 
-        Raises ValueError as `render` does.
+        serving_dir: as for `secrets`. Raises ValueError as `render` does.
         """
         template = resources.files("kruntimes.envoy").joinpath("bootstrap.yaml").read_text()
         rendered = render(template, self._folder, bootstrap)
-        for name, content in secrets(self._folder).items():
+        for name, content in secrets(self._folder, serving_dir).items():
             _replace(self._folder / name, content.encode())
         _replace(self._folder / BOOTSTRAP, rendered.encode())
 

@@ -8,7 +8,15 @@ from aiohttp import web
 
 from kruntimes.authz.decide import Policy
 from kruntimes.authz.drain import Drain
-from kruntimes.authz.files import ADMIN_SOCKET, AUTHZ_SOCKET, Bootstrap, GatewayFiles, check, host_and_port
+from kruntimes.authz.files import (
+    ADMIN_SOCKET,
+    AUTHZ_SOCKET,
+    Bootstrap,
+    GatewayFiles,
+    check,
+    check_serving,
+    host_and_port,
+)
 from kruntimes.authz.index import Index
 from kruntimes.authz.metrics import Metrics
 from kruntimes.authz.server import Authorizer, serve
@@ -59,6 +67,11 @@ def bootstrap_of(settings: Settings) -> Bootstrap:
         check(settings.gateway_dir, bootstrap)
     except ValueError as error:
         raise SettingsError(f"KRUNTIMES_ADS_ADDRESS, _BIND_ADDRESS or _GATEWAY_DIR: {error}") from None
+    if settings.serving_dir is not None:
+        try:
+            check_serving(settings.serving_dir)
+        except ValueError as error:
+            raise SettingsError(f"KRUNTIMES_SERVING_DIR: {error}") from None
     return bootstrap
 
 
@@ -76,7 +89,9 @@ def policy_of(settings: Settings) -> Policy:
 
 async def run(settings: Settings) -> None:
     """Serves until cancelled."""
-    settings.require("namespace", "pod_name", "pod_uid", "ca_file", "ads_address", "gateway_names")
+    settings.require("namespace", "pod_name", "pod_uid", "ca_file", "ads_address")
+    if settings.serving_dir is None:
+        settings.require("gateway_names")
     bootstrap = bootstrap_of(settings)
     folder = settings.gateway_dir
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,28 +136,32 @@ async def _serve(authorizer: Authorizer, settings: Settings) -> None:
 
 
 async def _keep_files(settings: Settings, kube: Kube, bootstrap: Bootstrap, written: asyncio.Event) -> None:
-    """Obtains both certificates, writes everything that Envoy reads, and writes again what is renewed."""
+    """Obtains the certificates, writes everything that Envoy reads, and writes again what is renewed."""
     assert settings.ca_file is not None
     files = GatewayFiles(settings.gateway_dir)
+    wanted = {SIGNER: client_names(settings)}
+    if settings.serving_dir is None:
+        wanted[SERVING_SIGNER] = serving_names(settings)
     async with asyncio.TaskGroup() as group:
-        asked = [
-            group.create_task(Workload.obtain(kube, signer=signer, names=names, ca_file=settings.ca_file))
-            for signer, names in ((SIGNER, client_names(settings)), (SERVING_SIGNER, serving_names(settings)))
-        ]
-    client, serving = (task.result() for task in asked)
+        asked = {
+            signer: group.create_task(Workload.obtain(kube, signer=signer, names=names, ca_file=settings.ca_file))
+            for signer, names in wanted.items()
+        }
+    workloads = {signer: task.result() for signer, task in asked.items()}
+    client, serving = workloads[SIGNER], workloads.get(SERVING_SIGNER)
 
     def write() -> None:
-        files.write_certificates(client=client.certificate, serving=serving.certificate, ca_pem=client.ca_pem)
+        held = None if serving is None else serving.certificate
+        files.write_certificates(client=client.certificate, serving=held, ca_pem=client.ca_pem)
 
     write()
-    files.write_bootstrap(bootstrap)
+    files.write_bootstrap(bootstrap, serving_dir=settings.serving_dir)
     written.set()
     log.info("envoy may start")
-    client.on_change(write)
-    serving.on_change(write)
     async with asyncio.TaskGroup() as group:
-        group.create_task(client.run())
-        group.create_task(serving.run())
+        for workload in workloads.values():
+            workload.on_change(write)
+            group.create_task(workload.run())
 
 
 def _is_ip(name: str) -> bool:

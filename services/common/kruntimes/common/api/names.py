@@ -33,6 +33,8 @@ CSR_ROLE = "kruntimes-csr"
 CA_NAME = "kruntimes-ca"
 """Name of the Secret with the CA's key (operator's namespace) and of the ConfigMap with its bundle (everywhere)."""
 CA_BUNDLE_KEY = "ca.crt"
+GATEWAY_BUNDLE_KEY = "gateway.crt"
+"""In the same ConfigMap: whom callers of the gateway must trust, where its certificate comes from somebody else."""
 
 POD_NAME_EXTRA = "authentication.kubernetes.io/pod-name"
 POD_UID_EXTRA = "authentication.kubernetes.io/pod-uid"

@@ -27,7 +27,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the environment may say; a service `require`s what it cannot do without.
 
     default_timeout and max_timeout are seconds. gateway_names are the DNS names and IP addresses that
-    the gateway's serving certificate may carry. instance is the release's name.
+    the gateway's serving certificate may carry. serving_dir holds a serving certificate that somebody else keeps
+    (tls.crt, tls.key); gateway_ca_file is then what callers must trust. instance is the release's name.
     """
 
     namespace: str = ""
@@ -47,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Path = Path("/workspace")
     state_dir: Path = Path("/run/kruntimes")
     gateway_dir: Path = Path("/run/kruntimes-gateway")
+    serving_dir: Path | None = None
     ads_address: str = ""
     bind_address: str = "0.0.0.0"
     gateway_bind_port: int = 8443
