@@ -35,7 +35,15 @@ from kruntimes.authz.server import Authorizer, serve
 from kruntimes.common import clock
 from kruntimes.common.access import Access
 from kruntimes.common.api import views
-from kruntimes.common.api.names import INVOKE_PORT, ROUTER_DNS, Role, pod_dns, runtime_dns, spiffe_id
+from kruntimes.common.api.names import (
+    CAPACITY_ANNOTATION,
+    INVOKE_PORT,
+    ROUTER_DNS,
+    Role,
+    pod_dns,
+    runtime_dns,
+    spiffe_id,
+)
 from kruntimes.common.kube.csr import Certificate, assemble
 from kruntimes.common.kube.errors import Unauthorized, Unreachable
 from kruntimes.router.ads import STOP_SECONDS, Publisher, new_server
@@ -218,11 +226,11 @@ class Gateway:
 
     @asynccontextmanager
     async def pod(
-        self, answer: Handler = ok, *, certificate_uid: str | None = None, listen: bool = True
+        self, answer: Handler = ok, *, certificate_uid: str | None = None, listen: bool = True, capacity: str = ""
     ) -> AsyncIterator[Pod]:
         """A ready Pod of the Runtime that answers on its own loopback address, published while it lives.
 
-        certificate_uid: prove to be that Pod, and not itself.
+        certificate_uid: prove to be that Pod, and not itself. capacity: how many Runs it says to hold.
         """
         uid = random_uid()
         address = ".".join(str(random.randrange(1, 255)) for _ in range(2))
@@ -241,8 +249,11 @@ class Gateway:
             certificate = self.authority.workload(Role.RUNTIMED, certificate_uid or uid, pinned)
             context = self.authority.server(certificate, self.folder)
             await web.TCPSite(runner, pod.ip, INVOKE_PORT, ssl_context=context).start()
+        said = {f"{CAPACITY_ANNOTATION}runs": capacity} if capacity else {}
         view = views.Pod(
-            metadata=views.Meta(name=f"pod-{uid}", namespace=self.namespace, uid=uid, labels={"runtime": RUNTIME}),
+            metadata=views.Meta(
+                name=f"pod-{uid}", namespace=self.namespace, uid=uid, labels={"runtime": RUNTIME}, annotations=said
+            ),
             status=views.PodStatus(
                 phase="Running", pod_ip=pod.ip, conditions=(views.Condition(type="Ready", status="True"),)
             ),

@@ -325,6 +325,18 @@ async def test_a_pod_that_is_another(envoy_gateway: Gateway) -> None:
         assert not pod.seen
 
 
+@pytest.mark.parametrize("capacity", ["2", "20", "200"])
+async def test_pods_of_every_size_are_reached_and_must_prove_who_they_are(
+    envoy_gateway: Gateway, capacity: str
+) -> None:
+    async with envoy_gateway.pod(capacity=capacity) as pod:
+        assert (await call(envoy_gateway, canonical(await envoy_gateway.add_run(pod)))).status == 200
+    async with envoy_gateway.pod(capacity=capacity, certificate_uid=random_uid()) as pod:
+        got = await call(envoy_gateway, canonical(await envoy_gateway.add_run(pod)))
+        assert_failure(got, 503, "OwnerUnreachable", "envoy", outcome="not_dispatched", invocation_id="*")
+        assert not pod.seen
+
+
 @pytest.mark.parametrize("runtime", [RUNTIME, "no-such-runtime"], ids=["no-pods", "no-runtime"])
 async def test_nobody_is_there(envoy_gateway: Gateway, runtime: str) -> None:
     got = await call(envoy_gateway, canonical(KNOWN, runtime=runtime))

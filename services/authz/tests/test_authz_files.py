@@ -72,6 +72,19 @@ def test_the_bootstrap_says_what_it_was_given() -> None:
     assert rendered["admin"]["address"]["pipe"] == {"path": "/run/kruntimes-gateway/admin.sock", "mode": 0o600}
 
 
+def test_a_pod_has_connections_for_what_it_holds() -> None:
+    """4 × capacity + 64, in a cluster for each size that the router knows, which differ in nothing else."""
+    rendered = yaml.safe_load(render(TEMPLATE, FOLDER, bootstrap()))
+    clusters = {cluster["name"]: cluster for cluster in rendered["static_resources"]["clusters"]}
+    sizes = {"runs-8": 8, "runs-32": 32, "runs": 240}
+    assert {name for name in clusters if name.startswith("runs")} == sizes.keys()
+    for name, size in sizes.items():
+        [bound] = clusters[name]["circuit_breakers"].pop("per_host_thresholds")
+        assert bound == {"max_connections": 4 * size + 64}
+        del clusters[name]["name"]
+    assert clusters["runs-8"] == clusters["runs-32"] == clusters["runs"]
+
+
 def test_nothing_is_ever_tried_again() -> None:
     text = render(TEMPLATE, FOLDER, bootstrap())
     assert "num_retries" not in text

@@ -62,6 +62,7 @@ def a_pod(
     ready: bool = True,
     phase: str = "Running",
     deleting: bool = False,
+    capacity: str | None = None,
 ) -> Pod:
     return Pod(
         metadata=Meta(
@@ -69,6 +70,7 @@ def a_pod(
             namespace=namespace,
             uid=uid,
             labels={"runtime": runtime},
+            annotations={} if capacity is None else {"kruntimes.io/capacity.runs": capacity},
             deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None,
         ),
         status=PodStatus(phase=phase, pod_ip=ip, conditions=READY if ready else ()),

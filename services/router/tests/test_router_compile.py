@@ -18,24 +18,43 @@ PATH = f"/v1/namespaces/demo/runtimes/python/functions/{UID}:invoke"
 
 
 @pytest.mark.parametrize(
+    ("capacity", "cluster"),
+    [
+        pytest.param("1", "runs-8", id="the-smallest"),
+        pytest.param("8", "runs-8", id="small"),
+        pytest.param("9", "runs-32", id="no-longer-small"),
+        pytest.param("32", "runs-32", id="middling"),
+        pytest.param("33", "runs", id="large"),
+        pytest.param("10k", "runs", id="with-a-factor"),
+        pytest.param(None, "runs", id="not-said"),
+        pytest.param("many", "runs", id="not-a-number"),
+    ],
+)
+def test_the_cluster_is_as_large_as_the_pod(capacity: str | None, cluster: str) -> None:
+    target = target_of(a_run(), a_pod(capacity=capacity))
+    assert isinstance(target, Target)
+    assert target.cluster == cluster
+
+
+@pytest.mark.parametrize(
     ("run", "pod", "outcome"),
     [
         pytest.param(
             a_run(),
             a_pod(),
-            Target(PATH, "10.1.2.3:9443", "pod-1.runtimed.kruntimes.internal", f"{UID}/1/pod-1"),
+            Target(PATH, "runs", "10.1.2.3:9443", "pod-1.runtimed.kruntimes.internal", f"{UID}/1/pod-1"),
             id="ready-on-a-known-pod-is-routed",
         ),
         pytest.param(
             a_run(attempt=3),
             a_pod(ip="fd00:0::0:2"),
-            Target(PATH, "[fd00::2]:9443", "pod-1.runtimed.kruntimes.internal", f"{UID}/3/pod-1"),
+            Target(PATH, "runs", "[fd00::2]:9443", "pod-1.runtimed.kruntimes.internal", f"{UID}/3/pod-1"),
             id="an-ipv6-address-is-put-in-brackets",
         ),
         pytest.param(
             a_run(),
             a_pod(ready=False),
-            Target(PATH, "10.1.2.3:9443", "pod-1.runtimed.kruntimes.internal", f"{UID}/1/pod-1"),
+            Target(PATH, "runs", "10.1.2.3:9443", "pod-1.runtimed.kruntimes.internal", f"{UID}/1/pod-1"),
             id="an-unready-pod-alone-proves-nothing",
         ),
         pytest.param(a_run(phase="Running"), a_pod(), Unrouted.NOT_READY, id="another-phase"),

@@ -36,6 +36,7 @@ SECRETS = Secrets("/run/kruntimes-gateway/client.yaml", "client", "/run/kruntime
 def entry_of(path: str = PATH, uid: str = "u") -> bytes:
     return entry(
         path=path,
+        cluster="runs-8",
         address="10.1.2.3:9443",
         sni="pod-1.runtimed.kruntimes.internal",
         epoch=f"{uid}/1/pod-1",
@@ -69,7 +70,7 @@ def test_an_entry_sends_the_exact_path_to_the_pod_with_identity_and_epoch() -> N
     assert route.match is not None
     assert route.match.prefix == "/"
     assert route.route is not None
-    assert route.route.cluster == "runs"
+    assert route.route.cluster == "runs-8"
     assert route.route.timeout == datetime.timedelta(seconds=905.5)
     headers = {option.header.key: option.header.value for option in route.request_headers_to_add if option.header}
     assert headers == {

@@ -27,6 +27,7 @@ from kruntimes.router.encode import (
     SCOPES,
     configuration_name,
     entry,
+    runs_cluster,
     scope,
     shard,
     shard_names,
@@ -69,9 +70,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a Run's calls go: path as published, `IP:PORT`, the DNS name to be proven, the epoch demanded."""
+    """Where a Run's calls go: path as published, cluster, `IP:PORT`, the DNS name to be proven, the epoch demanded."""
 
     path: str
+    cluster: str
     address: str
     sni: str
     epoch: str
@@ -95,7 +97,16 @@ def target_of(run: RouteRun, pod: Pod | None) -> Target | Unrouted:
     if parse_path(path) is None or not _POD_UID.fullmatch(epoch.pod_uid):
         return Unrouted.MALFORMED
     host = f"[{address}]" if ":" in address else address
-    return Target(path, f"{host}:{INVOKE_PORT}", pod_dns(pod_uid=epoch.pod_uid, role=Role.RUNTIMED), str(epoch))
+    sni = pod_dns(pod_uid=epoch.pod_uid, role=Role.RUNTIMED)
+    return Target(path, runs_cluster(pod_capacity(pod)), f"{host}:{INVOKE_PORT}", sni, str(epoch))
+
+
+def pod_capacity(pod: Pod) -> int | None:
+    """How many Runs *pod* holds; None where its annotations do not say, or not in a whole number."""
+    try:
+        return pod.capacity.get("runs")
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=4096)
@@ -261,6 +272,7 @@ def _serves(pod: Pod, runtime: Runtime) -> bool:
 def _entry(target: Target, options: Options) -> bytes:
     return entry(
         path=target.path,
+        cluster=target.cluster,
         address=target.address,
         sni=target.sni,
         epoch=target.epoch,

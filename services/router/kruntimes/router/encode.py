@@ -20,7 +20,10 @@ ROUTES = f"{_GOOGLEAPIS}envoy.config.route.v3.RouteConfiguration"
 CLUSTERS = f"{_GOOGLEAPIS}envoy.config.cluster.v3.Cluster"
 
 RUNS_CLUSTER = "runs"
-"""The one cluster of Envoy's bootstrap whose address, SNI and thereby identity the route decides."""
+"""The cluster of Envoy's bootstrap whose address, SNI and thereby identity the route decides."""
+SMALL_RUNS_CLUSTERS = ((8, "runs-8"), (32, "runs-32"))
+"""The same for Pods that hold at most so many Runs: fewer connections to each, so that a crowd of first calls does not
+make more handshakes than the Pod can do in time."""
 DESTINATION_HEADER = "x-kr-dst"
 SNI_HEADER = "x-kr-sni"
 RUNTIME_HEADER = "x-kr-runtime"
@@ -49,6 +52,15 @@ def shard_of(uid: str) -> str:
     return uid[:SHARD_DIGITS]
 
 
+def runs_cluster(capacity: int | None) -> str:
+    """The cluster for a Pod that holds *capacity* Runs; None where that is not known."""
+    if capacity is not None:
+        for most, name in SMALL_RUNS_CLUSTERS:
+            if capacity <= most:
+                return name
+    return RUNS_CLUSTER
+
+
 def configuration_name(shard: str) -> str:
     """The name of a shard's RouteConfiguration."""
     return f"runs-{shard}"
@@ -71,19 +83,22 @@ def scope(*, key: str, configuration: str) -> bytes:
     return text(1, key) + text(2, configuration) + message(3, fragment)
 
 
-def entry(*, path: str, address: str, sni: str, epoch: str, timeout: float) -> bytes:
+def entry(*, path: str, cluster: str, address: str, sni: str, epoch: str, timeout: float) -> bytes:
     """One entry of a shard's tree: *path* exactly, to the Pod at *address* (`IP:PORT`) that proves to be *sni*.
 
-    timeout is in seconds. About 450 bytes; kept by the caller, since a shard is made of them again and again.
+    cluster is that of `runs_cluster`. timeout is in seconds. About 450 bytes; kept by the caller, since a shard is made
+    of them again and again.
     """
-    route = _direct_route(timeout) + _header(_DESTINATION, address) + _header(_SNI, sni) + _header(_EPOCH, epoch)
+    route = (
+        _direct_route(cluster, timeout) + _header(_DESTINATION, address) + _header(_SNI, sni) + _header(_EPOCH, epoch)
+    )
     return message(1, text(1, path), message(2, _action(route)))
 
 
 @lru_cache(maxsize=8)
-def _direct_route(timeout: float) -> bytes:
-    """What is the same in every entry's Route."""
-    return _ANY_PATH + message(2, text(1, RUNS_CLUSTER), message(8, duration(timeout)))
+def _direct_route(cluster: str, timeout: float) -> bytes:
+    """What is the same in the Route of every entry to Pods of a size."""
+    return _ANY_PATH + message(2, text(1, cluster), message(8, duration(timeout)))
 
 
 @lru_cache(maxsize=8)
