@@ -105,6 +105,18 @@ def test_unknown_fields_are_taken_out_and_named() -> None:
     assert unknown == ["metadata.no", "spec.containers[0].no", "spec.no", "no"]
 
 
+def test_what_is_rarely_used_has_its_types_too() -> None:
+    spec = {"affinity": {"nodeAffinity": {"no": 1}}, "dnsConfig": {"options": [{"name": "ndots", "no": 1}]}}
+    assert fit("Pod", {"metadata": {}, "spec": spec})[1] == [
+        "spec.affinity.nodeAffinity.no",
+        "spec.dnsConfig.options[0].no",
+    ]
+    with pytest.raises(
+        shapes.Misfit, match=r"Go struct field PodDNSConfig\.spec\.dnsConfig\.searches of type \[\]string"
+    ):
+        fit("Pod", {"metadata": {}, "spec": {"dnsConfig": {"searches": "x"}}})
+
+
 def test_nulls_are_left_out() -> None:
     assert fit("ConfigMap", {"metadata": {"labels": None, "creationTimestamp": None}, "data": None})[0] == {
         "metadata": {"creationTimestamp": None}

@@ -85,7 +85,7 @@ def _document(api: "Api", resources: Iterable[Resource]) -> Json:
         made = _custom(api, resource) if resource.custom else _built_in(resource, schemas)
         name = f"{_package(resource)}.{resource.kind}"
         schemas[name] = {**made, "x-kubernetes-group-version-kind": [kind]}
-    _reach("Meta", _META, schemas)
+    _reach("ObjectMeta", _META, schemas)
     return {
         "openapi": "3.0.0",
         "info": {"title": "kruntimes, the embedded API server", "version": "v1"},
@@ -134,7 +134,7 @@ def _schema(shape: Shape, resource: Resource, schemas: Json) -> Json:
     if shape.kind != "struct":
         return _TYPES[shape.kind]
     name = shape.name.removeprefix("v1.")
-    full = _META if name == "Meta" else f"{_package(resource)}.{name}"
+    full = _META if name == "ObjectMeta" else f"{_package(resource)}.{name}"
     _reach(name, full, schemas, resource)
     return {"allOf": [{"$ref": f"#/components/schemas/{full}"}]}
 

@@ -12,6 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from kruntimes.local.apiserver.fields import Field, Many, Message, messages
 from kruntimes.local.apiserver.quantities import BadQuantity, parse_quantity
 
 Json = dict[str, Any]
@@ -43,16 +44,14 @@ _GO = {
     "s": "string", "i": "int64", "f": "float64", "b": "bool", "t": "string", "u": "string", "q": "resource.Quantity",
     "o": "intstr.IntOrString", "a": "any",
 }  # fmt: skip
-_GO_NAMES = {"Meta": "ObjectMeta", "Owner": "OwnerReference", "Env": "EnvVar", "Mount": "VolumeMount"}
-"""Structs whose name in Go differs, where somebody may see it."""
 _FITS: dict[str, tuple[type, ...]] = {
     "s": (str,), "i": (int,), "f": (int, float), "b": (bool,), "t": (str,), "u": (str,), "q": (str, int, float),
     "o": (str, int), "a": (object,), "struct": (dict,), "map": (dict,), "list": (list,),
 }  # fmt: skip
 _KEPT = frozenset({
-    "v1.PodSpec.containers", "v1.Role.rules", "v1.ClusterRole.rules", "v1.Rule.verbs", "v1.EndpointSlice.endpoints",
-    "v1.EndpointSlice.ports", "v1.Endpoint.addresses", "v1.Endpoint.conditions", "v1.Projected.sources",
-    "v1.TokenRequestSpec.audiences",
+    "v1.PodSpec.containers", "v1.Role.rules", "v1.ClusterRole.rules", "v1.PolicyRule.verbs",
+    "v1.EndpointSlice.endpoints", "v1.EndpointSlice.ports", "v1.Endpoint.addresses",
+    "v1.ProjectedVolumeSource.sources", "v1.TokenRequestSpec.audiences", "v1.NodeSelector.nodeSelectorTerms",
 })  # fmt: skip
 """Lists that are shown though they are empty; every other one, and every map, is left out then."""
 _TIMES = {"t": "2006-01-02T15:04:05Z07:00", "u": "2006-01-02T15:04:05.000000Z07:00"}
@@ -116,8 +115,7 @@ def _fit(shape: Shape, value: Any, path: str, named: str, owner: str, unknown: l
 
 
 def _go_name(shape: Shape) -> str:
-    name = shape.name.removeprefix("v1.")
-    return _GO_NAMES.get(name, name)
+    return shape.name.removeprefix("v1.")
 
 
 def _is_quantity(text: str) -> bool:
@@ -139,9 +137,21 @@ def _fit_time(value: str, layout: str, *, micro: bool) -> None:
         raise Misfit(f'parsing time "{value}" as "{layout}": cannot parse "{value[19:]}" as ".000000"')
 
 
+_LETTERS = {
+    "string": "s", "bytes": "s", "int": "i", "bool": "b", "Time": "t", "MicroTime": "u", "Quantity": "q",
+    "IntOrString": "o", "FieldsV1": "a",
+}  # fmt: skip
+"""What the scalars of `fields` are in JSON."""
+_TYPE_FIELDS = {"apiVersion": Shape("s", "string"), "kind": Shape("s", "string")}
+"""What the message of a whole object leaves to its envelope."""
+
+
 @cache
 def table() -> dict[str, Shape]:
-    """The shapes by name, read from `shapes.txt` when first asked for."""
+    """The shapes by name, made when first asked for: those of `fields`, and what `shapes.txt` has besides."""
+    made: dict[str, Shape] = {}
+    for message in messages().values():
+        _of_message(message, made)
     text = resources.files("kruntimes.local.apiserver").joinpath("shapes.txt").read_text(encoding="utf-8")
     raw: dict[str, str] = {}
     name = ""
@@ -152,10 +162,32 @@ def table() -> dict[str, Shape]:
             name, _, line = line.partition(":")
             raw[name] = ""
         raw[name] += f" {line.strip()}"
-    made: dict[str, Shape] = {}
     for key in raw:
         _struct(key, raw, made)
     return made
+
+
+def _of_message(message: Message, made: dict[str, Shape]) -> Shape:
+    if message.name not in made:
+        whole = "metadata" in message.by_name and message.by_name["metadata"].type == "ObjectMeta"
+        fields: dict[str, Shape] = dict(_TYPE_FIELDS) if whole else {}
+        made[message.name] = Shape("struct", f"v1.{message.name}", fields=fields)
+        fields.update({name: _of_field(field, made) for name, field in message.by_name.items()})
+    return made[message.name]
+
+
+def _of_field(field: Field, made: dict[str, Shape]) -> Shape:
+    letter = _LETTERS.get(field.type)
+    one = Shape(letter, _GO[letter]) if letter is not None else _of_message(messages()[field.type], made)
+    match field.many:
+        case Many.ONE:
+            return one
+        case Many.LIST:
+            return Shape("list", f"[]{one.name}", of=one)
+        case Many.MAP:
+            return Shape("map", f"map[string]{one.name}", of=one)
+        case Many.MAP_OF_LISTS:
+            return Shape("map", f"map[string][]{one.name}", of=Shape("list", f"[]{one.name}", of=one))
 
 
 def _struct(name: str, raw: dict[str, str], made: dict[str, Shape]) -> Shape:

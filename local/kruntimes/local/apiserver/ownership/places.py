@@ -95,16 +95,21 @@ def _of_node(node: Node) -> Place:
 
 # ---------------------------------------------------------------- built-in kinds
 
+_CONTAINERS = ("Container", "EphemeralContainer")
 _ONE_KEY: dict[str, str] = {
-    "Meta.ownerReferences": "uid",
+    "ObjectMeta.ownerReferences": "uid",
     "PodSpec.containers": "name",
     "PodSpec.initContainers": "name",
     "PodSpec.ephemeralContainers": "name",
     "PodSpec.volumes": "name",
     "PodSpec.imagePullSecrets": "name",
     "PodSpec.hostAliases": "ip",
-    "Container.env": "name",
-    "Container.volumeMounts": "mountPath",
+    "PodSpec.schedulingGates": "name",
+    "PodSpec.resourceClaims": "name",
+    **{f"{kind}.env": "name" for kind in _CONTAINERS},
+    **{f"{kind}.volumeMounts": "mountPath" for kind in _CONTAINERS},
+    **{f"{kind}.volumeDevices": "devicePath" for kind in _CONTAINERS},
+    "ResourceRequirements.claims": "name",
     "ServiceAccount.secrets": "name",
     "PodStatus.podIPs": "ip",
     "PodStatus.conditions": "type",
@@ -113,22 +118,25 @@ _ONE_KEY: dict[str, str] = {
     "NamespaceStatus.conditions": "type",
     "ReplicaSetStatus.conditions": "type",
     "ServiceStatus.conditions": "type",
-    "ClaimStatus.conditions": "type",
-    "SigningStatus.conditions": "type",
+    "PersistentVolumeClaimStatus.conditions": "type",
+    "CertificateSigningRequestStatus.conditions": "type",
     "DefinitionStatus.conditions": "type",
 }
 _KEYS: dict[str, tuple[tuple[str, Any], ...]] = {
     **{name: ((key, ABSENT),) for name, key in _ONE_KEY.items()},
     "PodSpec.imagePullSecrets": (("name", ""),),
-    "Container.ports": (("containerPort", ABSENT), ("protocol", "TCP")),
+    **{f"{kind}.ports": (("containerPort", ABSENT), ("protocol", "TCP")) for kind in _CONTAINERS},
+    "PodSpec.topologySpreadConstraints": (("topologyKey", ABSENT), ("whenUnsatisfiable", ABSENT)),
     "ServiceSpec.ports": (("port", ABSENT), ("protocol", "TCP")),
 }
-_SETS = frozenset({"Meta.finalizers", "NodeSpec.podCIDRs"})
+_SETS = frozenset({"ObjectMeta.finalizers", "NodeSpec.podCIDRs"})
 _ATOMIC_MAPS = frozenset({"ServiceSpec.selector", "PodSpec.nodeSelector"})
 _ATOMIC_STRUCTS = frozenset({
-    "LabelSelector", "Reference", "Named", "KeyRef", "FieldRef", "ResourceRef", "RoleRef", "Subject", "Owner",
+    "LabelSelector", "ObjectReference", "LocalObjectReference", "ConfigMapKeySelector", "SecretKeySelector",
+    "FileKeySelector", "ObjectFieldSelector", "ResourceFieldSelector", "RoleRef", "Subject", "OwnerReference",
+    "TypedLocalObjectReference", "NodeSelector", "NodeSelectorTerm",
 })  # fmt: skip
-_MERGE_KEYS = {"Container.ports": "containerPort", "ServiceSpec.ports": "port"}
+_MERGE_KEYS = {**{f"{kind}.ports": "containerPort" for kind in _CONTAINERS}, "ServiceSpec.ports": "port"}
 """By which one key a strategic merge patch tells items apart, where it is not the one above."""
 _TYPES = {"s": "string", "t": "string", "i": "numeric", "f": "numeric", "b": "boolean"}
 
@@ -145,7 +153,7 @@ def built_in(kind: str) -> Place:
 @cache
 def metadata() -> Place:
     """The place of `metadata`."""
-    return _struct("Meta")
+    return _struct("ObjectMeta")
 
 
 @cache
