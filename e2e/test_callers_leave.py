@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from support import Api, Gateway, path_of
 
 SOURCE = (Path(__file__).parent / "functions" / "exclusive.py").read_text()
@@ -40,6 +41,7 @@ async def leave(gateway: Gateway, tls: ssl.SSLContext, path: str, lock: str, cha
     writer.transport.abort()
 
 
+@pytest.mark.shared_files
 async def test_the_slot_is_exact_after_random_disconnects(api: Api, gateway: Gateway, tmp_path: Path) -> None:
     chance = random.Random(20)
     tls = ssl.create_default_context(cafile=gateway.ca)
@@ -76,6 +78,7 @@ async def test_the_slot_is_exact_after_random_disconnects(api: Api, gateway: Gat
     assert not list(tmp_path.glob("*.overlap")), "two calls of one function ran at once"
 
 
+@pytest.mark.shared_files
 async def test_many_calls_at_once_are_served_or_told_to_wait(api: Api, gateway: Gateway, tmp_path: Path) -> None:
     tls = ssl.create_default_context(cafile=gateway.ca)
     limits = httpx.Limits(max_connections=100)

@@ -139,6 +139,7 @@ def test_a_run_that_is_not_ready_503_with_retry_after(api: Api, gateway: Gateway
 
 
 @KINDS
+@pytest.mark.shared_files
 def test_an_overlapping_call_429_with_retry_after(api: Api, gateway: Gateway, tmp_path: Any, http2: bool) -> None:
     entered, release = tmp_path / "entered", tmp_path / "release"
     with api.function(HOLD) as run, gateway.client(http2=http2) as client, gateway.client() as other:
