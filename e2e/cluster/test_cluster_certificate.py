@@ -56,7 +56,7 @@ def test_a_certificate_of_ones_own_is_served_replaced_and_published(
     try:
         release.upgrade(**{"gateway.tls.secretName": SECRET, "gateway.tls.caBundle": both})
         assert _served(release) == (first / "tls.crt").read_text()
-        release.runtime_current("python")
+        release.runtime_renewed("python")
         with api.function(ECHO) as run:
             endpoint = run["status"]["endpoint"]
             assert base64.b64decode(endpoint["caBundle"]).decode() == both
@@ -72,6 +72,5 @@ def test_a_certificate_of_ones_own_is_served_replaced_and_published(
     finally:
         release.rollback(before)
         release.kubectl("delete", "secret", SECRET, "-n", NAMESPACE)
-        for name, replicas in (("python", 2), ("bash", 1)):
-            release.runtime_current(name)
-            release.runtime_ready(name, replicas)
+        release.runtime_ready("python", 2)
+        release.runtime_ready("bash", 1)
