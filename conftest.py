@@ -84,6 +84,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fails where a worker would not tell the groups: tests of one control plane would then disturb each other."""
+    if session.config.getoption("loadgroup", False):
+        for item in session.items:
+            if item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
+                raise pytest.UsageError(f"the group of {item.nodeid} is lost between pytest and pytest-xdist")
+
+
 class ByFileOrGroup(LoadGroupScheduling):
     """Gives workers a file at a time, so that what its tests share is made once; a group is one piece, too."""
 
