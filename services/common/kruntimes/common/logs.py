@@ -4,10 +4,13 @@ Call sites use the standard library: a constant lower-case message and `extra={"
 "invocation_id": …, "attempt": …}`. Nothing is redacted here, because nothing secret is ever passed.
 """
 
+import contextlib
 import logging
 import sys
 import traceback
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import TextIO
 
 import msgspec
 
@@ -53,6 +56,52 @@ def _short(value: object) -> object:
     return value
 
 
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes each line at once, or in one piece with others between `hold_lines` and `write_held`."""
+
+    _held: list[str] | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the line, or keeps it until `write_held`."""
+        if self._held is None:
+            super().emit(record)
+            return
+        try:
+            self._held.append(self.format(record) + self.terminator)
+        except Exception:
+            self.handleError(record)
+
+    def hold_lines(self) -> None:
+        """What is logged from here on, by any thread, waits for `write_held`."""
+        self._held = []
+
+    def write_held(self) -> None:
+        """Writes what has waited, in its order."""
+        self.acquire()
+        try:
+            held, self._held = self._held, None
+            if held:
+                self.stream.write("".join(held))
+                self.flush()
+        except OSError:  # as `emit` does: whoever reads the log is gone, and there is nobody to tell
+            pass
+        finally:
+            self.release()
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Lines that are logged within are written in one piece: one system call, one wake-up of whoever reads them."""
+    handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]
+    for handler in handlers:
+        handler.hold_lines()
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.write_held()
+
+
 def configure(level: str, component: str) -> None:
     """Sends every logger's records at *level* (a name such as INFO) and above to standard error.
 
@@ -61,7 +110,7 @@ def configure(level: str, component: str) -> None:
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"no log level {level[:20]!r}")
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LineHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(component))
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -35,12 +35,15 @@ log = logging.getLogger(__name__)
 
 DEADLINE_GRACE_SECONDS = 1.0
 """The Runtime Server keeps the deadline and says what became of the work; after this we answer without it."""
+LOOK_SECONDS = 0.1
+"""Between two looks at the deadlines of what is under way: one timer for all, none is made for a call."""
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.005, 0.25
 """Between two looks whether cancelled work has ended: most ends at once, and a killed process within seconds."""
 IDLE_LOOKS = 2
 """Looks in a row that must find nothing in flight."""
 
 
+NEVER = float("inf")
 OnAnswer = Callable[[Answer | Failure], None]
 
 
@@ -48,7 +51,8 @@ OnAnswer = Callable[[Answer | Failure], None]
 class _Work:
     """A slot in use. cancelled: somebody asked for its end, by id or because the epoch ends.
 
-    call: over gRPC. on_answer, overdue: on the functions socket, who is told, once, and when that is at the latest.
+    call: over gRPC. on_answer: on the functions socket, who is told, once; latest: when that must have been, on the
+    loop's clock.
     """
 
     slot: Slot
@@ -56,7 +60,7 @@ class _Work:
     held: Held
     call: grpc.aio.UnaryUnaryCall[pb.InvokeFunctionRequest, pb.InvokeFunctionResponse] | None = None
     on_answer: OnAnswer | None = None
-    overdue: asyncio.TimerHandle | None = None
+    latest: float = NEVER
     cancelled: bool = False
 
 
@@ -76,6 +80,7 @@ class Dispatcher:
     _work: dict[str, _Work] = field(default_factory=dict)
     _mine: str = field(default_factory=lambda: secrets.token_hex(6))
     _transactions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+    _watch: asyncio.TimerHandle | None = None
 
     def begin(self, held: Held, invocation: Invocation, on_answer: OnAnswer) -> Callable[[], None] | None:
         """As `invoke`, without a task, where the functions socket takes the call; None where it does not.
@@ -141,8 +146,10 @@ class Dispatcher:
             self._end(work)
             self._answer(work, failure(outcomes.BAD_REQUEST, "the content type cannot be passed on", invocation.id))
         else:
-            delay = invocation.seconds + DEADLINE_GRACE_SECONDS
-            work.overdue = asyncio.get_running_loop().call_later(delay, self._overdue, link, work)
+            loop = asyncio.get_running_loop()
+            work.latest = loop.time() + invocation.seconds + DEADLINE_GRACE_SECONDS
+            if self._watch is None:
+                self._watch = loop.call_later(LOOK_SECONDS, self._look, link)
 
     def _left(self, link: FunctionsLink, work: _Work) -> None:
         """The caller has gone; the slot waits for the work's end."""
@@ -152,8 +159,7 @@ class Dispatcher:
     def _told(self, work: _Work, result: Result | Lost) -> None:
         """The call's result has come, or never will. The slot is free before its caller goes on."""
         if isinstance(result, Lost):
-            if work.overdue is not None:
-                work.overdue.cancel()
+            work.latest = NEVER
             self._doubt(work.held)
             self._settle_later(work)
         else:
@@ -166,8 +172,18 @@ class Dispatcher:
             else:
                 self._answer(work, answer_of(result, invocation_id=work.invocation_id))
 
+    def _look(self, link: FunctionsLink) -> None:
+        """Ends what is overdue, and looks again for as long as anything is under way."""
+        loop, self._watch = asyncio.get_running_loop(), None
+        now = loop.time()
+        for work in [work for work in self._work.values() if work.latest <= now]:
+            self._overdue(link, work)
+        if self._work:
+            self._watch = loop.call_later(LOOK_SECONDS, self._look, link)
+
     def _overdue(self, link: FunctionsLink, work: _Work) -> None:
         """The Runtime Server has not kept the deadline: the caller is answered, and the work is waited for."""
+        work.latest = NEVER
         link.cancel(work.slot.tx)
         link.forget(work.slot.tx)
         self._settle_later(work)
@@ -279,8 +295,6 @@ class Dispatcher:
     def _end(self, work: _Work) -> None:
         held = work.held
         self.slots.ended(work.slot)
-        if work.overdue is not None:
-            work.overdue.cancel()
         if self._work.get(held.epoch.run_uid) is work:
             del self._work[held.epoch.run_uid]
         held.last_activity = clock.wall()

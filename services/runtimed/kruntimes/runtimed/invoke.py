@@ -30,6 +30,7 @@ from kruntimes.common.tls import peer_of
 from kruntimes.runtimed.envelope import envelope, wanted
 from kruntimes.runtimed.invocation import COMPONENT, Answer, Invocation, failure
 from kruntimes.runtimed.invoker import Invoker, Limits
+from kruntimes.runtimed.journal import Ended, Journal
 from kruntimes.runtimed.metrics import Metrics
 from kruntimes.runtimed.ownership import Asked
 
@@ -67,7 +68,7 @@ class InvokeServer:
     ) -> None:
         self._invoker = invoker
         self._limits = limits
-        self._metrics = metrics
+        self._journal = Journal(invoker.own.key, metrics)
         self._draining = draining
         self._tls = tls
         self._server: Server[Role | None] = Server(self, limits=HttpLimits(body=outcomes.MAX_BODY_BYTES))
@@ -79,6 +80,7 @@ class InvokeServer:
     async def stop(self) -> None:
         """Closes the listener and what is left of its connections."""
         await self._server.close(SHUTDOWN_SECONDS)
+        self._journal.tell()
 
     # --- told by the listener
 
@@ -219,11 +221,10 @@ class InvokeServer:
         exchange.answer(response)
 
     def _told(self, request: Request, seen: _Seen, result: Answer | Failure | None) -> Response:
-        """The response. Its log line is written in the loop's next round: nobody waits for it."""
+        """The response, noted in the journal."""
         response = self._response(request, seen, result)
         outcome = result.kind.outcome if isinstance(result, Failure) else Outcome.COMPLETED
-        seconds = clock.monotonic() - seen.started
-        asyncio.get_running_loop().call_soon(self._tell, seen, seconds, response.status, outcome)
+        self._tell(seen, clock.monotonic() - seen.started, response.status, outcome)
         return response
 
     def _leave(self, left: Callable[[], None], seen: _Seen) -> None:
@@ -262,6 +263,14 @@ class InvokeServer:
         }
 
     def _tell(self, seen: _Seen, seconds: float, status: int, outcome: Outcome) -> None:
-        self._metrics.answered(hop="gateway", status=status, outcome=outcome, seconds=seconds)
-        more = {"status": status, "outcome": outcome.value, "ms": round(seconds * 1000, 2)}
-        log.info("invocation ended", extra=self._extra(seen) | more)
+        self._journal.add(
+            Ended(
+                at=clock.wall(),
+                seconds=seconds,
+                status=status,
+                outcome=outcome,
+                run_uid=seen.uid,
+                invocation_id=seen.invocation_id,
+                attempt=seen.attempt,
+            )
+        )
