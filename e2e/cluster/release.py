@@ -135,14 +135,7 @@ class Cluster:
 
     def everything(self) -> set[str]:
         """Every object of the cluster but those that Kubernetes itself makes and removes as it works."""
-        passing = {
-            "events",
-            "events.events.k8s.io",
-            "componentstatuses",
-            "certificatesigningrequests.certificates.k8s.io",
-        }
-        kinds = set(self.kubectl("api-resources", "--verbs=list", "-o", "name").split()) - passing
-        kinds = {kind for kind in kinds if not kind.endswith("metrics.k8s.io")}
+        kinds = set(self.kubectl("api-resources", "--verbs=list", "-o", "name").split()) - PASSING
         columns = "custom-columns=KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name"
         lines = self.kubectl("get", ",".join(sorted(kinds)), "-A", "--no-headers", "-o", columns).splitlines()
         return {" ".join(line.split()) for line in lines}

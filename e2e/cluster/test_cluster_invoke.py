@@ -5,8 +5,9 @@ import uuid
 from typing import Any
 
 import httpx
-from cluster.release import IMAGE, NAMESPACE, Cluster
-from support import Api, Gateway, eventually, path_of
+from cluster.pods import running, until_ended
+from cluster.release import NAMESPACE, Cluster
+from support import Api, Gateway, path_of
 
 ECHO = "def handler(event):\n    return {'got': event}\n"
 CALLER = """
@@ -80,40 +81,5 @@ def test_nobody_outside_reaches_a_service_behind_the_gateway(stack: Any, release
 
 def _in_a_pod(release: Cluster, account: str, command: list[str]) -> str:
     """Runs *command* in a Pod of *account* in the namespace `default`; returns its output."""
-    name = f"{account}-{uuid.uuid4().hex[:6]}"
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "serviceAccountName": account,
-            "restartPolicy": "Never",
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 65532,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [
-                {
-                    "name": "caller",
-                    "image": IMAGE,
-                    "command": command,
-                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-                    "volumeMounts": [{"name": "ca", "mountPath": "/etc/kruntimes"}],
-                }
-            ],
-            "volumes": [{"name": "ca", "configMap": {"name": "kruntimes-ca"}}],
-        },
-    }
-    release.kubectl("apply", "-f", "-", text=json.dumps(pod))
-    try:
-
-        def ended() -> bool:
-            phase = release.json("pod", name, "-n", "default")["status"]["phase"]
-            assert phase != "Failed", release.kubectl("logs", name, "-n", "default")
-            return bool(phase == "Succeeded")
-
-        eventually(f"the end of Pod {name}", ended, 60)
-        return release.kubectl("logs", name, "-n", "default")
-    finally:
-        release.kubectl("delete", "pod", name, "-n", "default", "--wait=false")
+    with running(release, command, account=account) as pod:
+        return until_ended(release, pod)
