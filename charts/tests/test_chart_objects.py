@@ -1,11 +1,12 @@
 """What the chart makes of its values, where it matters: settings that parts share, drain, security, roles."""
 
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chart_helm import NAMESPACE, needs_helm, rendered
+from chart_helm import CHART, NAMESPACE, needs_helm, rendered
 
 from kruntimes.common.api.settings import PREFIX, Settings
 from kruntimes.local import manifests
@@ -194,6 +195,14 @@ def test_budgets_are_made_where_one_may_go(objects: list[Object]) -> None:
     assert [o["metadata"]["name"] for o in objects if o["kind"] == "PodDisruptionBudget"] == ["kruntimes-gateway"]
     several = rendered({"operator.replicas": 2, "router.replicas": 2})
     assert len([o for o in several if o["kind"] == "PodDisruptionBudget"]) == 3
+
+
+def test_the_images_that_are_built_are_those_that_are_asked_for(objects: list[Object]) -> None:
+    """`make images` gives them the names under which the chart looks for them."""
+    build = runpy.run_path(str(CHART.parent.parent / "images" / "build.py"))
+    asked = {container["image"] for _, spec in _workloads(objects) for container in _containers(spec).values()}
+    asked.add(_env(_containers(_pod_spec(objects, "operator"))["operator"])["KRUNTIMES_DAEMON_IMAGE"])
+    assert asked == set(build["names"]().values())
 
 
 def test_selectors_never_change_with_values(objects: list[Object]) -> None:
