@@ -1,8 +1,8 @@
-"""What the functions manager costs: parser, scheduler, handler, answer; beside a bare echo on a unix socket.
+"""What the functions manager costs, alone and in the Runtime Server, beside bare echoes on a unix socket and gRPC.
 
 `make bench-functions`; QUICK=1 for a run under a minute. The anchor is the least that any process can do for a call:
 read a length and that many bytes from a unix socket, write them back. Both sides are asyncio protocols on uvloop
-in processes of their own, and the client does the same for both. The last rows leave the socket away.
+in processes of their own, and the client does the same for both. The rows of `bench/hosts.py` follow, with hosts.
 """
 
 import asyncio
@@ -22,7 +22,9 @@ from typing import cast
 import uvloop
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "services/functions"), str(ROOT / "services/common")]
+sys.path[:0] = [str(ROOT / part) for part in ("bench", "services/functions", "services/common", "proto")]
+
+import hosts  # noqa: E402
 
 from kruntimes.functions.bounds import Bounds, Overlap  # noqa: E402
 from kruntimes.functions.failures import for_link  # noqa: E402
@@ -244,6 +246,9 @@ async def measure(paths: dict[str, str], pids: dict[str, int]) -> list[dict[str,
     for part, value in (await alone()).items():
         rows.append({"what": f"CPU per call, {part}", "value": round(value, 1), "unit": "µs",
                      "anchor": None, "ratio": None, "aim": None, "holds": None})  # fmt: skip
+    rows += await hosts.measure(
+        lambda flight: load("echo", paths["echo"], flight), BODY, rounds=ROUNDS, seconds=SECONDS
+    )
     return rows
 
 
@@ -262,9 +267,12 @@ def main() -> None:
             for server in servers.values():
                 server.terminate()
                 server.join()
-    print(f"{'in-process handler through the manager':54} {'manager':>12} {'echo':>12} {'ratio':>7}")
+    print(f"{'':54} {'value':>12} {'anchor':>12} {'ratio':>7}")
     for row in rows:
-        print(f"{row['what']:54} {row['value']:>12,} {row['anchor'] or '':>12} {row['ratio'] or '':>7} {row['unit']}")
+        aim = f"{row['aim']}: {'holds' if row['holds'] else 'MISSED'}" if row["aim"] else ""
+        print(
+            f"{row['what']:54} {row['value']:>12,} {row['anchor'] or '':>12} {row['ratio'] or '':>7} {row['unit']:4} {aim}"
+        )
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "functions.json").write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.runtime_process import FUNCTIONS, Server, connect, until
 
-from kruntimes.runtime.activity import FILE, Activity, key_of
-from kruntimes.runtime.lanes import Lanes
+from kruntimes.runtime.activity import FILE, Activity, Clock, key_of
 from kruntimes.runtime.registry import Wanted
 
 
@@ -74,11 +73,10 @@ def test_a_link_or_a_pipe_in_its_place_says_nothing(tmp_path: Path) -> None:
     assert Activity(tmp_path).take(wanted(), now_nanos=10) == 0
 
 
-def test_a_resumed_lane_goes_on_from_there() -> None:
-    lanes = Lanes()
-    lanes.resume("a", 100)
-    assert lanes.activity("a").last_nanos == 100
-    lanes.take("a", "c1", 50)
-    assert lanes.activity("a").last_nanos == 100
-    lanes.resume("b", 0)
-    assert lanes.activity("b").last_nanos == 0
+def test_a_resumed_clock_goes_on_from_there_and_never_back() -> None:
+    clock = Clock(100)
+    clock.touch(50)
+    assert clock.last_nanos == 100
+    clock.touch(150)
+    assert clock.last_nanos == 150
+    assert Clock(0).last_nanos == 0

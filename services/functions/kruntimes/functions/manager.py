@@ -161,6 +161,15 @@ class Manager:
             return False
         return self.finish(invocation, result)
 
+    def occupied(self, key: str) -> bool:
+        """Whether a call of the schedule key *key* runs or waits, its work included."""
+        return self._engine.scheduler.occupied(key)
+
+    @property
+    def running(self) -> int:
+        """How many calls run, over all functions."""
+        return self._engine.scheduler.running
+
     @property
     def saturated(self) -> bool:
         """Whether so much waits that no more input should be read; `on_room` tells when that has changed."""

@@ -27,6 +27,20 @@ def key_of(wanted: Wanted) -> str:
     return f"{wanted.run_uid}/{wanted.attempt}/{wanted.digest}"
 
 
+class Clock:
+    """When a function was last active: the last start or end of a call, in nanoseconds since the epoch; 0: never."""
+
+    __slots__ = ("last_nanos",)
+
+    def __init__(self, last_nanos: int) -> None:
+        self.last_nanos = last_nanos
+
+    def touch(self, now_nanos: int) -> None:
+        """There is activity; the clock never goes back, whatever the wall's does."""
+        if now_nanos > self.last_nanos:
+            self.last_nanos = now_nanos
+
+
 class Activity:
     """The file in *folder*. What it said when the process began is known; a file that cannot be read says nothing."""
 

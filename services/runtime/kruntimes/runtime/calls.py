@@ -1,44 +1,33 @@
 """Invocations over the functions protocol, for our own runtimed (design §13, "call on the functions socket").
 
-Shell: frames in, results out. Who may run is decided by the manager, which gRPC's InvokeFunction shares. Nothing
-waits here: an overlap is answered 429, and control input is read whatever runs.
+Shell: bytes in, frames out. Who may run is decided by the functions manager, which gRPC's InvokeFunction shares.
+Nothing waits here: an overlap is answered 429, and control input is read whatever runs. What is written while one
+read is acted upon goes out together.
 """
 
 import asyncio
 import contextlib
-import functools
-import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
 
-from kruntimes.common import clock
-from kruntimes.functions.wire.calls import CallDecoder
-from kruntimes.functions.wire.encode import encode_result
-from kruntimes.functions.wire.events import Call, CallEvent, Cancel, Mode, Quit, Rejected, Result, Violation
-from kruntimes.functions.wire.fields import FieldError, number
-from kruntimes.functions.wire.invocations import CALL_LIMITS, invocation_id_of, type_of
-from kruntimes.runtime import replies, requests, sockets
-from kruntimes.runtime.answers import Answer
-from kruntimes.runtime.manager import DRAIN_SECONDS, Invocation, Limits, Manager
-from kruntimes.runtime.registry import Code, Refused
-
-log = logging.getLogger(__name__)
+from kruntimes.functions.ingress import Ingress
+from kruntimes.functions.wire.events import Mode
+from kruntimes.functions.wire.invocations import CALL_LIMITS
+from kruntimes.runtime import sockets
+from kruntimes.runtime.manager import DRAIN_SECONDS, Manager
 
 MAX_CONNECTIONS = 8
 """One runtimed has one; a few more while it comes back after its end was not noticed yet."""
 WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 """Results that the other side has not taken; above it no further call is read from that connection."""
-STOPPING = Refused(Code.FAILED_PRECONDITION, "Stopping", "the Runtime Server is stopping")
 
 
 class Listener:
     """Every connection of the functions socket. door: says which may stay."""
 
-    def __init__(self, manager: Manager, limits: Limits, door: sockets.Door) -> None:
-        self.manager = manager
-        self.limits = limits
-        self.stopping = False
+    def __init__(self, manager: Manager, door: sockets.Door) -> None:
+        self.calls = manager.calls
         self._door = door
         self._connections: set[Connection] = set()
 
@@ -54,11 +43,8 @@ class Listener:
         self._door.gone(connection)
         self._connections.discard(connection)
 
-    async def drain(self, seconds: float) -> None:
-        """Takes no more calls, lets those that run end for *seconds*, and closes every connection."""
-        self.stopping = True
-        if work := [call.work for connection in self._connections for call in connection.running]:
-            await asyncio.wait(work, timeout=seconds)
+    def close(self) -> None:
+        """Closes every connection."""
         for connection in tuple(self._connections):
             connection.close()
 
@@ -68,14 +54,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._decoder = CallDecoder(Mode.LINK, CALL_LIMITS)
-        self._calls: dict[str, Invocation] = {}
         self._transport: asyncio.Transport | None = None
-
-    @property
-    def running(self) -> list[Invocation]:
-        """What it has in flight."""
-        return list(self._calls.values())
+        self._ingress: Ingress | None = None
 
     def close(self) -> None:
         """Closes the connection once what was written is sent."""
@@ -91,13 +71,16 @@ class Connection(asyncio.Protocol):
             return
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._transport = transport
+        self._ingress = Ingress(
+            self._listener.calls, Mode.LINK, transport.write, on_end=transport.close, limits=CALL_LIMITS
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody waits for these any more; their slots wait for their ends."""
         self._transport = None
         self._listener.gone(self)
-        for invocation in self._calls.values():
-            invocation.cancel()
+        if self._ingress is not None:
+            self._ingress.abandon()
 
     def pause_writing(self) -> None:
         """Results pile up: no new work for whoever does not take them."""
@@ -111,69 +94,13 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Acts on every event that *data* completes."""
-        if self._transport is not None:
-            for event in self._decoder.feed(data):
-                self._event(event)
-
-    def _event(self, event: CallEvent) -> None:
-        match event:
-            case Call():
-                self._call(event)
-            case Cancel(uid=tx):
-                if (invocation := self._calls.get(tx)) is not None:
-                    invocation.cancel()
-            case Rejected(uid=str(tx)):
-                self._write(replies.of_rejected(tx, event))
-            case Violation(message):
-                log.error("runtimed broke the functions protocol", extra={"error": message})
-                self.close()
-            case Quit():
-                self.close()
-
-    def _call(self, call: Call) -> None:
-        tx = call.uid
-        if tx in self._calls:
-            log.warning("transaction repeated while it runs, ignored", extra={"transaction": tx})
-            return
-        taken = self._take(call)
-        if isinstance(taken, Refused):
-            self._write(replies.of_refusal(tx, taken))
-            return
-        self._calls[tx] = taken
-        taken.work.add_done_callback(functools.partial(self._ended, tx, clock.monotonic()))
-
-    def _take(self, call: Call) -> Invocation | Refused:
-        if self._listener.stopping:
-            return STOPPING
-        payload, content_type, limits = call.payload or b"", type_of(call), self._listener.limits
-        invocation_id = invocation_id_of(call)
-        try:
-            millis = number(call.option("timeout_ms") or "")
-        except FieldError:
-            return Refused(Code.INVALID_ARGUMENT, "InvalidInvocation", "timeout_ms is missing or not a whole number")
-        seconds = requests.check_invocation(
-            invocation_id=invocation_id, content_type=content_type, size=len(payload), timeout_millis=millis,
-            default=limits.default, maximum=limits.maximum,
-        )  # fmt: skip
-        if isinstance(seconds, Refused):
-            return seconds
-        return self._listener.manager.invoke(
-            call.function, invocation_id=invocation_id, payload=payload, content_type=content_type, seconds=seconds
-        )
-
-    def _ended(self, tx: str, began: float, work: asyncio.Task[Answer]) -> None:
-        del self._calls[tx]
-        if self._transport is not None and not work.cancelled() and work.exception() is None:
-            self._write(replies.of_answer(tx, work.result(), seconds=clock.monotonic() - began))
-
-    def _write(self, result: Result) -> None:
-        if self._transport is not None:
-            self._transport.write(encode_result(result, Mode.LINK))
+        if self._ingress is not None:
+            self._ingress.feed(data)
 
 
 @contextlib.asynccontextmanager
 async def listening(
-    path: Path | None, manager: Manager, *, limits: Limits, runtimed_pid: int, on_stranger: Callable[[], None]
+    path: Path | None, manager: Manager, *, runtimed_pid: int, on_stranger: Callable[[], None]
 ) -> AsyncIterator[None]:
     """Listens on the unix socket *path* while the context lasts; without a path, nothing happens.
 
@@ -184,7 +111,7 @@ async def listening(
         yield
         return
     door = sockets.Door("functions", runtimed_pid=runtimed_pid, most=MAX_CONNECTIONS, on_stranger=on_stranger)
-    listener = Listener(manager, limits, door)
+    listener = Listener(manager, door)
     with sockets.binding(path):
         server = await asyncio.get_running_loop().create_unix_server(lambda: Connection(listener), str(path))
     try:
@@ -192,4 +119,5 @@ async def listening(
     finally:
         server.close()
         sockets.remove(path)
-        await listener.drain(DRAIN_SECONDS)
+        await manager.drain(DRAIN_SECONDS)
+        listener.close()

@@ -6,7 +6,7 @@ The whole status stays under 6 KiB: gRPC drops trailers over 8 KiB at random.
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from kruntimes.runtime import answers, bounds
+from kruntimes.runtime import answers, bounds, replies
 from kruntimes.runtime.answers import Answer
 from kruntimes.runtime.host.protocol import ErrorDocument
 
@@ -18,7 +18,9 @@ MAX_DETAIL_TEXT_BYTES = 512
 _CODES = {
     answers.BAD_INPUT: grpc.StatusCode.INVALID_ARGUMENT,
     answers.CANCELLED: grpc.StatusCode.CANCELLED,
+    replies.BUSY: grpc.StatusCode.RESOURCE_EXHAUSTED,
     answers.FUNCTION_ERROR: grpc.StatusCode.UNKNOWN,
+    replies.UNKNOWN_REGISTRATION: grpc.StatusCode.NOT_FOUND,
     answers.NOT_DISPATCHED: grpc.StatusCode.UNAVAILABLE,
     answers.TIMEOUT: grpc.StatusCode.DEADLINE_EXCEEDED,
 }

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
-from kruntimes.functions.wire.encode import encode_call, encode_cancel, encode_quit
-from kruntimes.functions.wire.events import Call, Mode, Result, Violation
+from kruntimes.functions.wire.encode import encode_cancel, encode_quit
+from kruntimes.functions.wire.events import Progress, Result, Violation
 from kruntimes.functions.wire.results import ResultDecoder
 from kruntimes.runtime.host.protocol import HOST_LIMITS
 from kruntimes.runtime.host.serve import ASK_SIGNAL
@@ -55,6 +55,10 @@ class Ended:
                 return f"was killed by signal {number} ({signal.Signals(number).name})"
             return f"was killed by signal {number}"
         return f"exited with status {os.WEXITSTATUS(self.status)}"
+
+
+Told = Callable[[Result | Progress | Ended], None]
+"""Hears of one call: its progress, then its result, or how the host ended instead of giving one."""
 
 
 class Nursery:
@@ -122,10 +126,10 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for event in self._decoder.feed(data):
-            if isinstance(event, Result):
-                self._host._answered(event)
-            elif isinstance(event, Violation):
+            if isinstance(event, Violation):
                 self._host._violated(event.message)
+            else:
+                self._host._heard(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._host._unlinked()
@@ -143,12 +147,13 @@ class HostProcess:
         self._log_read = log_read
         self._on_log = on_log
         self._transport: asyncio.Transport | None = None
-        self._pending: tuple[str, asyncio.Future[Result | Ended]] | None = None
+        self._uid = ""
+        self._told_of: Told | None = None
         self._end: Ended | None = None
         self._violation = ""
         control.setblocking(False)
         os.set_blocking(log_read, False)
-        loop.add_reader(control, self._told)
+        loop.add_reader(control, self._warned)
         loop.add_reader(log_read, self._read_log)
 
     @property
@@ -156,14 +161,15 @@ class HostProcess:
         """Whether calls may be sent: neither the host's end nor its link's was noticed."""
         return self._end is None and self._transport is not None
 
-    def call(self, call: Call) -> asyncio.Future[Result | Ended]:
-        """Sends *call*; the future gives its result, or how the host ended instead. One at a time."""
-        assert self._pending is None, "a host takes one call at a time"
-        future: asyncio.Future[Result | Ended] = self._loop.create_future()
-        self._pending = (call.uid, future)
+    def call(self, uid: str, frame: bytes, told: Told) -> None:
+        """Sends the call *uid*, whose *frame* is encoded; one at a time. *told* hears of it, never before this returns.
+
+        Where the link is gone already, it hears of the host's end.
+        """
+        assert self._told_of is None, "a host takes one call at a time"
+        self._uid, self._told_of = uid, told
         if self._transport is not None:
-            self._transport.write(encode_call(call, Mode.LINK))
-        return future
+            self._transport.write(frame)
 
     def act(self, action: Action, uid: str) -> None:
         """Takes one step of the ladder against the call *uid*."""
@@ -196,7 +202,7 @@ class HostProcess:
             with contextlib.suppress(OSError):
                 self._control.send(json.dumps(order).encode())
 
-    def _told(self) -> None:
+    def _warned(self) -> None:
         try:
             try:
                 packet = self._control.recv(nursery.PACKET_BYTES)
@@ -227,14 +233,14 @@ class HostProcess:
         else:
             self.kill()  # the host closed its link, or is ending: nothing can be learned from it any more
 
-    def _answered(self, result: Result) -> None:
-        if self._pending is None or self._pending[0] != result.uid:
+    def _heard(self, event: Result | Progress) -> None:
+        told = self._told_of
+        if told is None or event.uid != self._uid:
             self._violated("an answer to a call that is not running")
             return
-        _, future = self._pending
-        self._pending = None
-        if not future.done():
-            future.set_result(result)
+        if isinstance(event, Result):
+            self._told_of = None
+        told(event)
 
     def _violated(self, message: str) -> None:
         self._violation = message
@@ -251,11 +257,9 @@ class HostProcess:
         if self._transport is not None:
             self._transport.abort()
         self.ended.set_result(self._end)
-        if self._pending is not None:
-            _, future = self._pending
-            self._pending = None
-            if not future.done():
-                future.set_result(self._end)
+        told, self._told_of = self._told_of, None
+        if told is not None:
+            told(self._end)
 
     def _read_log(self) -> None:
         try:

@@ -45,6 +45,11 @@ LADDERS: dict[Why, tuple[Step, ...]] = {
 }
 
 
+def faster(first: Why | None, second: Why) -> Why:
+    """The reason that stands after both were given: a passed deadline, since the call can have no other answer then."""
+    return second if first is None or second is Why.DEADLINE else first
+
+
 def leaves_host_usable(stage: Action | None) -> bool:
     """Whether a host that answered at *stage* may serve the next call; a signal may have cut anything in two."""
     return stage is None or stage is Action.ASK

@@ -69,6 +69,7 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
     # gRPC must not be loaded before the nursery was forked.
     from prometheus_client import CollectorRegistry, ProcessCollector
 
+    from kruntimes.functions.metrics import PrometheusCollector
     from kruntimes.runtime.activity import Activity
     from kruntimes.runtime.calls import listening
     from kruntimes.runtime.manager import Limits, Manager
@@ -99,6 +100,7 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
             writing = tasks.create_task(activity.follow(manager.last_activity))
             programs = Tasks(nursery, tasks, folders, metrics)
             metrics.follow(lambda: manager.in_flight)
+            registry.register(PrometheusCollector(lambda: manager.calls.stats))
             try:
                 async with (
                     serving(
@@ -115,7 +117,6 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
                     listening(
                         settings.functions_socket,
                         manager,
-                        limits=times,
                         runtimed_pid=settings.runtimed_pid,
                         on_stranger=metrics.stranger,
                     ),

@@ -1,27 +1,27 @@
 """All functions of one Runtime Server: registrations, slots, and the work that belongs to them (shell).
 
-Rules live in `registry` (who may), `lanes` (one at a time) and `ladder` (how work is stopped); this carries them
-out. Between a check and the change that it allows there is no await.
+Rules live in `registry` (who may), the functions manager (one at a time, deadlines, cancellation) and `ladder` (how
+work is stopped); this carries them out. Between a check and the change that it allows there is no await.
 """
 
 import asyncio
-import itertools
+import contextlib
+import functools
 import logging
 import os
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from kruntimes.common import clock
+from kruntimes.functions.invocation import Invocation
+from kruntimes.functions.wire.invocations import invocation_id_of
 from kruntimes.runtime import answers, bounds, requests
-from kruntimes.runtime.activity import Activity, key_of
+from kruntimes.runtime.activity import Activity, Clock, key_of
+from kruntimes.runtime.admission import Calls
 from kruntimes.runtime.answers import Answer
-from kruntimes.runtime.function import Function, Request, Spec, Stopper
+from kruntimes.runtime.function import Function, Hooks
 from kruntimes.runtime.host.protocol import Config, ErrorDocument
 from kruntimes.runtime.hosts import Nursery
-from kruntimes.runtime.ladder import Why
-from kruntimes.runtime.lanes import Activity as Figures
-from kruntimes.runtime.lanes import Busy, Lanes, Slot
 from kruntimes.runtime.metrics import Metrics
 from kruntimes.runtime.registry import (
     Code,
@@ -32,9 +32,9 @@ from kruntimes.runtime.registry import (
     Registry,
     State,
     Wanted,
-    decide_invoke,
 )  # fmt: skip
 from kruntimes.runtime.scratch import Scratch
+from kruntimes.runtime.starting import Spec, Starter
 
 log = logging.getLogger(__name__)
 
@@ -57,27 +57,19 @@ class Limits:
     calls: int = 0
 
 
-class Invocation:
-    """A call that has its slot. `answer` may be awaited and abandoned; only `cancel` stops the work.
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What FunctionStatus tells beside the state. last_nanos: of the last start or end since the epoch, 0 for none."""
 
-    work: ends when the work has ended; not to be cancelled.
-    """
-
-    def __init__(self, work: asyncio.Task[Answer], stopper: Stopper) -> None:
-        self.work = work
-        self._stopper = stopper
-
-    async def answer(self) -> Answer:
-        """The answer, once the work has ended."""
-        return await asyncio.shield(self.work)
-
-    def cancel(self) -> None:
-        """Nobody wants the answer any more."""
-        self._stopper.stop(Why.CANCELLED)
+    in_flight: int
+    last_nanos: int
 
 
 class Manager:
-    """See the module. tasks: runs everything that outlives a request; nursery: starts hosts."""
+    """See the module. tasks: runs everything that outlives a request; nursery: starts hosts.
+
+    calls: where invocations go in.
+    """
 
     def __init__(
         self,
@@ -95,12 +87,10 @@ class Manager:
         self._limits = limits
         self._metrics = metrics
         self._registry = Registry()
-        self._lanes = Lanes()
+        self.calls = Calls(self._registry, default=limits.default, maximum=limits.maximum, on_refused=metrics.refused)
         self._functions: dict[str, Function] = {}
         self._initialising: dict[str, asyncio.Task[None]] = {}
-        self._work: dict[str, asyncio.Task[Answer]] = {}
         self._ending: dict[str, asyncio.Task[None]] = {}
-        self._numbers = itertools.count(1)
         self._stopping = False
 
     # --- registration
@@ -123,7 +113,9 @@ class Manager:
     def status(self, run_uid: str, registration_id: str) -> tuple[Registration, Figures] | Refused:
         """The state of a registration, and its figures."""
         found = self._registry.find(run_uid, registration_id)
-        return found if isinstance(found, Refused) else (found, self._lanes.activity(found.id))
+        if isinstance(found, Refused):
+            return found
+        return found, Figures(int(self.calls.occupied(found.id)), self._functions[found.id].activity.last_nanos)
 
     async def unregister(self, run_uid: str, registration_id: str, *, cancel: bool, drain: float) -> None:
         """Stops new work, lets a running call end for *drain* seconds or cancels it, and ends every process.
@@ -139,64 +131,33 @@ class Manager:
         if (ending := self._ending.get(registration_id)) is not None:
             await asyncio.shield(ending)
 
-    # --- invocation
-
-    def invoke(
-        self,
-        registration_id: str,
-        *,
-        run_uid: str | None = None,
-        invocation_id: str,
-        payload: bytes,
-        content_type: str,
-        seconds: float,
-    ) -> Invocation | Refused:
-        """Takes the function's slot and starts the call; decides without waiting for anything.
-
-        run_uid: where given, the registration must be that Run's.
-        """
-        if run_uid is None:
-            found = self._registry.named(registration_id)
-        else:
-            found = self._registry.find(run_uid, registration_id)
-        if isinstance(found, Refused):
-            return found
-        if (refused := decide_invoke(found)) is not None:
-            return refused
-        tx = f"c{next(self._numbers):x}"
-        slot = self._lanes.take(found.id, tx, _now_nanos())
-        if isinstance(slot, Busy):
-            self._metrics.refused()
-            return Refused(Code.RESOURCE_EXHAUSTED, "InvocationInFlight", "an invocation of this function is in flight")
-        request = Request(
-            tx=tx, invocation_id=invocation_id, payload=payload, content_type=content_type,
-            deadline=clock.monotonic() + seconds,
-        )  # fmt: skip
-        stopper = Stopper(tx)
-        work = self._tasks.create_task(self._run(found, slot, request, stopper))
-        self._work[found.id] = work
-        return Invocation(work, stopper)
-
     @property
     def in_flight(self) -> int:
         """Running calls over all functions."""
-        return self._lanes.in_flight()
+        return self.calls.running
 
     def last_activity(self) -> dict[str, int]:
         """When each function that had any was last active, in nanoseconds since the epoch, for `Activity.follow`."""
         found: dict[str, int] = {}
         for registration in self._registry.all():
-            if last := self._lanes.activity(registration.id).last_nanos:
+            if last := self._functions[registration.id].activity.last_nanos:
                 found[key_of(registration.wanted)] = last
         return found
 
+    async def drain(self, seconds: float) -> None:
+        """Takes no more calls and registrations, and lets those calls that run end for *seconds*."""
+        self._stopping = True
+        self.calls.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*map(self.calls.idle, self._functions))
+
     async def stop(self) -> None:
         """Ends everything now: running calls are stopped, and every process of every function is dead on return."""
-        self._stopping = True
-        if closing := [self._tasks.create_task(function.close()) for function in self._functions.values()]:
+        await self.drain(0.0)
+        if closing := [self._tasks.create_task(self._close(*item)) for item in self._functions.items()]:
             await asyncio.wait(closing)
-        if work := list(self._work.values()):
-            await asyncio.wait(work)
+        await self.calls.stop()
 
     # --- inside
 
@@ -204,7 +165,6 @@ class Manager:
         registration = new.registration
         wanted = registration.wanted
         scratch = self._scratch_of(registration)
-        self._lanes.resume(registration.id, self._activity.take(wanted, now_nanos=_now_nanos()))
         config = Config(
             handler=wanted.handler, working_dir=wanted.working_dir, attempt=wanted.attempt,
             env=requests.environment_of(wanted, {**os.environ, **({"TMPDIR": scratch} if scratch else {})}),
@@ -214,9 +174,13 @@ class Manager:
             run_uid=wanted.run_uid, registration=registration.id, attempt=wanted.attempt, config=config,
             init_seconds=self._limits.init,
         )  # fmt: skip
-        function = self._functions[registration.id] = Function(
-            spec, self._nursery, self._tasks, self._failed(registration)
+        hooks = Hooks(
+            failed=functools.partial(self._failed, registration), ended=functools.partial(self._called, registration)
         )
+        activity = Clock(self._activity.take(wanted, now_nanos=_now_nanos()))
+        function = Function(spec, Starter(spec, self._nursery), self._tasks, hooks, activity)
+        self._functions[registration.id] = function
+        self.calls.register(registration.id, function)
         if new.replaces is not None and new.replaces.id not in self._ending:
             self._end_later(new.replaces, drain=0.0)
         before = self._ending.get(new.replaces.id) if new.replaces is not None else None
@@ -246,42 +210,29 @@ class Manager:
             if function.warning:
                 log.warning("function warning", extra={**extra, "warning": function.warning})
 
-    def _failed(self, registration: Registration) -> Callable[[ErrorDocument], None]:
-        def failed(error: ErrorDocument) -> None:
-            self._registry.move(registration, State.FAILED, fatal_error=fatal_error(error))
-            log.warning(
-                "function failed to start",
+    def _failed(self, registration: Registration, error: ErrorDocument) -> None:
+        self._registry.move(registration, State.FAILED, fatal_error=fatal_error(error))
+        log.warning(
+            "function failed to start",
+            extra={
+                "run_uid": registration.wanted.run_uid, "attempt": registration.wanted.attempt, "error": error.message,
+            },
+        )  # fmt: skip
+
+    def _called(self, registration: Registration, invocation: Invocation, answer: Answer, seconds: float) -> None:
+        self._metrics.invoked(code=answer.code, stage=answer.stage, seconds=seconds)
+        # Whoever called logs the outcome of each call; one that did not complete is told here too.
+        level = logging.DEBUG if answer.code == answers.OK else logging.INFO
+        if log.isEnabledFor(level):
+            log.log(
+                level,
+                "invocation ended",
                 extra={
                     "run_uid": registration.wanted.run_uid, "attempt": registration.wanted.attempt,
-                    "error": error.message,
+                    "invocation_id": invocation_id_of(invocation.call), "code": answer.code,
+                    "seconds": round(seconds, 4),
                 },
             )  # fmt: skip
-
-        return failed
-
-    async def _run(self, registration: Registration, slot: Slot, request: Request, stopper: Stopper) -> Answer:
-        began = clock.monotonic()
-        code = answers.FUNCTION_ERROR
-        try:
-            answer = await self._functions[registration.id].invoke(request, stopper)
-            code = answer.code
-            return answer
-        finally:
-            self._work.pop(registration.id, None)
-            self._lanes.ended(slot, _now_nanos())
-            seconds = clock.monotonic() - began
-            self._metrics.invoked(code=code, stage=stopper.stage, seconds=seconds)
-            # Whoever called logs the outcome of each call; one that did not complete is told here too.
-            level = logging.DEBUG if code == answers.OK else logging.INFO
-            if log.isEnabledFor(level):
-                log.log(
-                    level,
-                    "invocation ended",
-                    extra={
-                        "run_uid": registration.wanted.run_uid, "attempt": registration.wanted.attempt,
-                        "invocation_id": request.invocation_id, "code": code, "seconds": round(seconds, 4),
-                    },
-                )  # fmt: skip
 
     def _end_later(self, registration: Registration, *, drain: float) -> None:
         task = self._tasks.create_task(self._end(registration, drain))
@@ -289,20 +240,24 @@ class Manager:
         task.add_done_callback(lambda _: self._ending.pop(registration.id, None))
 
     async def _end(self, registration: Registration, drain: float) -> None:
-        work = self._work.get(registration.id)
-        if work is not None and drain > 0:
-            await asyncio.wait({work}, timeout=drain)
-        await self._functions[registration.id].close()
-        if work is not None:
-            await asyncio.wait({work})
+        if drain > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(drain):
+                    await self.calls.idle(registration.id)
+        await self._close(registration.id, self._functions[registration.id])
+        self.calls.unregister(registration.id)
         self._functions.pop(registration.id, None)
         await asyncio.to_thread(self._folders.discard, registration.id[:SCRATCH_NAME_CHARS])
         self._registry.remove(registration)
-        self._lanes.forget(registration.id)
         log.info(
             "function unregistered",
             extra={"run_uid": registration.wanted.run_uid, "attempt": registration.wanted.attempt},
         )
+
+    async def _close(self, name: str, function: Function) -> None:
+        function.interrupt()
+        await self.calls.idle(name)
+        await function.close()
 
 
 def fatal_error(error: ErrorDocument) -> str:

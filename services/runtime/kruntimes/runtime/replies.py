@@ -1,14 +1,16 @@
 """Answers and refusals as results of the functions socket (design §13). Pure; `faults` is its counterpart for gRPC."""
 
+from dataclasses import dataclass, field
+
 from kruntimes.functions.wire import documents
 from kruntimes.functions.wire.documents import AnswerMeta, FailureBody
-from kruntimes.functions.wire.events import Rejected, Result
+from kruntimes.functions.wire.events import Result
 from kruntimes.runtime import answers, bounds
 from kruntimes.runtime.answers import Answer
 from kruntimes.runtime.host.protocol import ERROR_TYPE, ErrorDocument
 from kruntimes.runtime.registry import Code, Refused
 
-BUSY, UNKNOWN_REGISTRATION, TOO_LARGE = 429, 501, 413
+BUSY, UNKNOWN_REGISTRATION = 429, 501
 
 _REFUSALS = {
     Code.INVALID_ARGUMENT: answers.BAD_INPUT,
@@ -20,32 +22,45 @@ _REFUSALS = {
 _FAILED = ErrorDocument(reason="FunctionError", message="the function failed")
 
 
-def of_answer(tx: str, answer: Answer, *, seconds: float) -> Result:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(Result):
+    """The result of a call that ran, and the answer that it says."""
+
+    answer: Answer = field(compare=False)
+
+
+def of_answer(tx: str, answer: Answer, *, seconds: float) -> Answered:
     """The result of a call that had its slot for *seconds*."""
     meta = documents.encode(
         AnswerMeta(outputs=answer.outputs, log_tail=answer.log_tail, duration_ms=round(seconds * 1000, 3))
     )
     if answer.code == answers.OK:
-        return Result(uid=tx, code=answer.code, content_type=answer.content_type, body=answer.body, meta=meta)
-    return _failure(tx, answer.code, answer.error or _FAILED, meta)
+        body, content_type = answer.body, answer.content_type
+    else:
+        body, content_type = _document(answer.error or _FAILED), ERROR_TYPE
+    return Answered(uid=tx, code=answer.code, content_type=content_type, body=body, meta=meta, answer=answer)
+
+
+def of_result(result: Result) -> Answer:
+    """The answer that *result* says: that of a call that ran, or the manager's own."""
+    if isinstance(result, Answered):
+        return result.answer
+    failure = documents.decode_failure(result.body)
+    return Answer(code=result.code, error=ErrorDocument(reason=failure.reason, message=failure.message))
 
 
 def of_refusal(tx: str, refused: Refused) -> Result:
     """The result of a call that was not taken."""
-    return _failure(tx, _REFUSALS[refused.code], ErrorDocument(reason=refused.reason, message=refused.message))
+    document = ErrorDocument(reason=refused.reason, message=refused.message)
+    return Result(uid=tx, code=_REFUSALS[refused.code], content_type=ERROR_TYPE, body=_document(document))
 
 
-def of_rejected(tx: str, rejected: Rejected) -> Result:
-    """The result of a frame that the decoder did not keep."""
-    reason = "PayloadTooLarge" if rejected.code == TOO_LARGE else "MalformedCall"
-    return _failure(tx, rejected.code, ErrorDocument(reason=reason, message=rejected.message))
-
-
-def _failure(tx: str, code: int, document: ErrorDocument, meta: bytes = b"") -> Result:
-    body = FailureBody(
-        reason=document.reason,
-        message=bounds.head(document.message, bounds.MAX_MESSAGE_BYTES),
-        type=bounds.head(document.type, bounds.MAX_TYPE_CHARS),
-        traceback=bounds.tail(document.traceback, bounds.MAX_TRACEBACK_BYTES),
+def _document(document: ErrorDocument) -> bytes:
+    return documents.encode(
+        FailureBody(
+            reason=document.reason,
+            message=bounds.head(document.message, bounds.MAX_MESSAGE_BYTES),
+            type=bounds.head(document.type, bounds.MAX_TYPE_CHARS),
+            traceback=bounds.tail(document.traceback, bounds.MAX_TRACEBACK_BYTES),
+        )
     )
-    return Result(uid=tx, code=code, content_type=ERROR_TYPE, body=documents.encode(body), meta=meta)

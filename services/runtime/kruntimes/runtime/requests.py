@@ -146,16 +146,19 @@ def check_invocation(
     *, invocation_id: str, content_type: str, size: int, timeout_millis: int, default: float, maximum: float
 ) -> float | Refused:
     """The call's time in seconds, or INVALID_ARGUMENT. default, maximum: seconds. An empty id is allowed."""
-    faults = (
-        (bool(invocation_id) and not valid_invocation_id(invocation_id), "invocation_id is not visible ASCII"),
-        (_CONTENT_TYPE.fullmatch(content_type) is None, "content_type is not printable ASCII, or too long"),
-        (size > bounds.MAX_INPUT_BYTES, f"input has more than {bounds.MAX_INPUT_BYTES} bytes"),
-        (not 0 <= timeout_millis <= maximum * 1000, f"timeout_millis must lie between 0 and {int(maximum * 1000)}"),
-    )
-    for wrong, message in faults:
-        if wrong:
-            return Refused(Code.INVALID_ARGUMENT, "InvalidInvocation", message)
+    if invocation_id and not valid_invocation_id(invocation_id):
+        return _invalid_invocation("invocation_id is not visible ASCII")
+    if _CONTENT_TYPE.fullmatch(content_type) is None:
+        return _invalid_invocation("content_type is not printable ASCII, or too long")
+    if size > bounds.MAX_INPUT_BYTES:
+        return _invalid_invocation(f"input has more than {bounds.MAX_INPUT_BYTES} bytes")
+    if not 0 <= timeout_millis <= maximum * 1000:
+        return _invalid_invocation(f"timeout_millis must lie between 0 and {int(maximum * 1000)}")
     return timeout_millis / 1000 if timeout_millis else default
+
+
+def _invalid_invocation(message: str) -> Refused:
+    return Refused(Code.INVALID_ARGUMENT, "InvalidInvocation", message)
 
 
 def environment_of(wanted: Wanted | Task, own: Mapping[str, str]) -> dict[str, str]:

@@ -1,14 +1,17 @@
 """executor.v1's `FunctionRuntime` over gRPC, and the server of both services (shell: messages in, messages out)."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import grpc.aio
 
+from kruntimes.functions.wire.events import Progress, Result
+from kruntimes.functions.wire.invocations import invocation_call
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
-from kruntimes.runtime import answers, faults, gate, requests, sockets
+from kruntimes.runtime import answers, faults, gate, replies, requests, sockets
 from kruntimes.runtime.aborts import Context, abort, refuse
 from kruntimes.runtime.executor import Executor
 from kruntimes.runtime.manager import DRAIN_SECONDS, Limits, Manager
@@ -73,23 +76,27 @@ class Functions(rpc.FunctionRuntimeServicer):
 
     async def InvokeFunction(self, request: pb.InvokeFunctionRequest, context: Context) -> pb.InvokeFunctionResponse:
         """See the contract. When the caller leaves, the invocation is cancelled; its slot waits for its end."""
-        seconds = requests.check_invocation(
-            invocation_id=request.invocation_id, content_type=request.content_type, size=len(request.input),
-            timeout_millis=request.timeout_millis, default=self._limits.default, maximum=self._limits.maximum,
+        calls, uid = self._manager.calls, self._manager.calls.own_id()
+        call = invocation_call(
+            tx=uid, registration=request.registration.registration_id, invocation_id=request.invocation_id,
+            attempt=0, millis=max(0, request.timeout_millis), payload=request.input, content_type=request.content_type,
         )  # fmt: skip
-        if isinstance(seconds, Refused):
-            await refuse(context, seconds)
-        invocation = self._manager.invoke(
-            request.registration.registration_id, run_uid=request.registration.run_uid,
-            invocation_id=request.invocation_id, payload=request.input, content_type=request.content_type,
-            seconds=seconds,
+        answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+        def told(event: Result | Progress) -> None:
+            if isinstance(event, Result) and not answered.done():
+                answered.set_result(event)
+
+        refused = calls.invoke(
+            call, told, invocation_id=request.invocation_id, millis=request.timeout_millis,
+            run_uid=request.registration.run_uid,
         )  # fmt: skip
-        if isinstance(invocation, Refused):
-            await refuse(context, invocation)
+        if refused is not None:
+            await refuse(context, refused)
         try:
-            answer = await invocation.answer()
+            answer = replies.of_result(await answered)
         except BaseException:
-            invocation.cancel()
+            calls.cancel(uid)
             raise
         if answer.code != answers.OK:
             await abort(context, *faults.of_answer(answer))

@@ -8,7 +8,9 @@ The milliseconds are the deadline that counts; the whole seconds are there for r
 import base64
 import binascii
 
+from kruntimes.functions.wire.commands import PAYLOAD, PAYLOAD_END
 from kruntimes.functions.wire.events import Call
+from kruntimes.functions.wire.fields import quote
 from kruntimes.functions.wire.limits import MIB, WireLimits
 
 CALL_LIMITS = WireLimits(payload=MIB, body=MIB, meta=MIB, skip=64 * MIB)
@@ -16,6 +18,8 @@ CALL_LIMITS = WireLimits(payload=MIB, body=MIB, meta=MIB, skip=64 * MIB)
 NO_TYPE = "-"
 """Stands for a content type that the caller did not give; the protocol has no empty one."""
 _ACCESS = "0x0"
+_END = f"\n{PAYLOAD_END}\n".encode()
+_RENEWED = ("timeout_ms=", "len=")
 
 
 def invocation_call(
@@ -32,6 +36,20 @@ def invocation_call(
         content_type=content_type or NO_TYPE,
         payload=payload,
     )
+
+
+def forwarded_frame(call: Call, *, millis: int) -> bytes:
+    """*call* as it goes on to whoever runs it, with *millis* left until its deadline: its payload is copied once.
+
+    Raises FieldError for an argument or content type that cannot stand in a line; one that was read from a line can.
+    """
+    payload = call.payload or b""
+    kept = " ".join([arg for arg in call.args if not arg.startswith(_RENEWED)])
+    command = f"{call.function} timeout_ms={millis} {kept} len={len(payload)}"
+    head = (
+        f'{PAYLOAD} {call.uid} {max(1, -(-millis // 1000))} {quote(command)} {_ACCESS} "" {quote(call.content_type)}\n'
+    )
+    return b"".join((head.encode(), payload, _END))
 
 
 def invocation_id_of(call: Call) -> str:
