@@ -10,6 +10,7 @@ import ssl
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -204,6 +205,15 @@ class Observer:
         self._api = api
         pods = (api.get("/api/v1/namespaces/kruntimes-system/pods") or {}).get("items", [])
         self._pods = [pod for pod in pods if any(c["name"] == "envoy" for c in pod["spec"]["containers"])]
+
+    def envoys(self) -> dict[str, str]:
+        """Envoy's figures, as Prometheus reads them, of every gateway Pod that can be reached."""
+        found = {}
+        for pod in self._pods:
+            with suppress(httpx.TransportError):
+                address = f"http://{pod['status'].get('podIP', '')}:9901/stats/prometheus"
+                found[pod["metadata"]["name"]] = httpx.get(address, timeout=5, trust_env=False).text
+        return found
 
     def counters(self) -> Counter[tuple[str, str]] | None:
         """authz's refusals by reason and Envoy's answers by class, or None where they are out of reach."""
