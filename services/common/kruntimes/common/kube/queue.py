@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from kruntimes.common.errors import Busy, Terminal
+from kruntimes.common.errors import Busy, KruntimesError, Terminal
 from kruntimes.common.kube.backoff import wait_after
-from kruntimes.common.kube.errors import ApiError, Conflict
+from kruntimes.common.kube.errors import Conflict
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ def _failed(key: str, error: Exception, trouble: dict[str, tuple[int, str]]) -> 
         # Somebody else wrote first: the watch brings the new object, and no one needs to hear of it.
         text = told
     elif text != told:
-        foreign = None if isinstance(error, ApiError) else error
+        foreign = None if isinstance(error, KruntimesError) else error
         log.warning("reconcile failed", extra={"key": key, "error": text}, exc_info=foreign)
     trouble[key] = (failures + 1, text)
     return wait_after(error, failures=failures + 1, first=FIRST_WAIT_SECONDS, cap=LONGEST_WAIT_SECONDS)
