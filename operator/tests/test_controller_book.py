@@ -99,3 +99,25 @@ def test_the_accounts_of_a_namespace_are_those_of_its_pods(steps: list[tuple[str
             truth[name] = account
         assert book.accounts("n") == {one for one in truth.values() if one}
     assert book.accounts("other") == set()
+
+
+def version(uid: str, number: int, phase: str) -> ControlledRun:
+    metadata = {"namespace": "n", "name": "a", "uid": uid, "resourceVersion": str(number)}
+    status = {"phase": phase, "assignedPodUID": "" if phase == "Pending" else "u", "assignedPod": ""}
+    return msgspec.convert({"metadata": metadata, "spec": {"runtime": "r"}, "status": status}, ControlledRun)
+
+
+def test_a_watch_that_lags_gives_nothing_away_again() -> None:
+    book = Book()
+    book.see_run("n/a", version("x", 7, "Pending"))
+    book.put_run("n/a", version("x", 7, "Scheduled"))  # decided, and not yet written
+    assert not book.see_run("n/a", version("x", 7, "Pending"))
+    assert book.used("u") == {"runs": 1}
+    book.put_run("n/a", version("x", 9, "Scheduled"))  # written
+    assert not book.see_run("n/a", version("x", 8, "Pending"))
+    assert book.used("u") == {"runs": 1}
+    assert book.see_run("n/a", version("x", 10, "Pending"))
+    assert book.used("u") == {}
+    assert book.see_run("n/a", version("y", 3, "Scheduled")), "another Run of the same name"
+    assert book.see_run("n/a", None)
+    assert book.used("u") == {}

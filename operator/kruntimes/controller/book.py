@@ -42,6 +42,16 @@ class Book:
         occupied = ("" if old is None else old.occupies, "" if run is None else run.occupies)
         return occupied[0] != occupied[1] or (run is not None and pending(run) is not None)
 
+    def see_run(self, key: str, run: ControlledRun | None) -> bool:
+        """As `put_run`, for what a watch shows: it may be older than what one of our own writes has entered.
+
+        A version that is not newer changes nothing, or capacity that has been given away would be given away again.
+        """
+        known = self._runs.get(key)
+        if run is not None and known is not None and not _newer(run, known):
+            return False
+        return self.put_run(key, run)
+
     def run(self, key: str) -> ControlledRun | None:
         """The Run as it is known, our own unfinished writes included."""
         return self._runs.get(key)
@@ -122,6 +132,16 @@ class Book:
                 used[name] -= count
             if uid not in self._occupants:
                 del self._used[uid]
+
+
+def _newer(run: ControlledRun, known: ControlledRun) -> bool:
+    """Whether *run* is later than *known*; versions of one resource are numbers that grow (Kubernetes 1.35)."""
+    if run.metadata.uid != known.metadata.uid:
+        return True
+    try:
+        return int(run.metadata.resource_version) > int(known.metadata.resource_version)
+    except ValueError:
+        return True
 
 
 def runtime_key(pod: Pod) -> str:

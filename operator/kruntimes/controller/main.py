@@ -207,7 +207,7 @@ class Operator:
     def _run_changed(self, key: str) -> None:
         run = self._runs.store.get(key)
         old = self._book.run(key)
-        if self._book.put_run(key, run):
+        if self._book.see_run(key, run):
             for one in (old, run):
                 if one is not None:
                     self._scheduler.wake(one.runtime_key)
