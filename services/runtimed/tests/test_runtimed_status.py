@@ -113,7 +113,8 @@ def test_the_finalizer_is_added_to_others_and_alone_removed() -> None:
         "value": ["a/b", FINALIZER],
     }
     held = msgspec.convert({"metadata": meta | {"finalizers": BOTH}}, Run)
-    assert status.finalizer_removed(held)[-2:] == [
+    assert status.finalizer_removed(held)[-3:] == [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": held.metadata.resource_version},
         {"op": "test", "path": "/metadata/finalizers/1", "value": FINALIZER},
         {"op": "remove", "path": "/metadata/finalizers/1"},
     ]

@@ -147,10 +147,14 @@ def finalizer_added(run: Run) -> list[Op]:
 
 
 def finalizer_removed(run: Run) -> list[Op]:
-    """The operations that take it away. The index is tested, so that no other finalizer goes by mistake."""
+    """The operations that take it away. The index is tested, so that no other finalizer goes by mistake.
+
+    The version is tested too: a request that comes into effect late must not free what a later attempt holds.
+    """
     at = run.metadata.finalizers.index(FINALIZER)
     return [
         {"op": "test", "path": "/metadata/uid", "value": run.metadata.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": run.metadata.resource_version},
         {"op": "test", "path": f"/metadata/finalizers/{at}", "value": FINALIZER},
         {"op": "remove", "path": f"/metadata/finalizers/{at}"},
     ]
