@@ -28,7 +28,7 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
     linger: set, cancelled work goes on until `release` is set. register: what the next registrations meet, first to
     last: a status code, or `lose` (registered, but the answer is lost). answer: what its answers say otherwise.
     tasks: executions by id, which run until a test says otherwise (`finish`); execute: as register, for Execute.
-    stubborn: a cancelled task goes on.
+    stubborn: a cancelled task goes on. faults: what the next calls of FunctionStatus and Cancel meet, by their name.
     """
 
     functions: dict[str, str] = field(default_factory=dict)
@@ -45,6 +45,7 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
     tasks: dict[str, pb.StatusResponse] = field(default_factory=dict)
     execute: list[str] = field(default_factory=list)
     stubborn: bool = False
+    faults: dict[str, list[str]] = field(default_factory=dict)
 
     async def Health(self, request: Any, context: Any) -> pb.HealthResponse:
         return pb.HealthResponse(healthy=True)
@@ -66,6 +67,7 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
 
     async def FunctionStatus(self, request: pb.FunctionStatusRequest, context: Any) -> pb.FunctionStatusResponse:
         self.calls.append(("status", request))
+        await self._fault("status", context)
         await self._known(request.registration, context)
         return pb.FunctionStatusResponse(
             registration=request.registration,
@@ -151,6 +153,7 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
 
     async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelResponse:
         self.calls.append(("cancel", request))
+        await self._fault("cancel", context)
         if request.id not in self.tasks:
             await context.abort(grpc.StatusCode.NOT_FOUND, "no such execution")
         if self.tasks[request.id].state == pb.EXECUTION_STATE_RUNNING and not self.stubborn:
@@ -164,6 +167,10 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "it runs")
         self.tasks.pop(request.id, None)
         return pb.ForgetResponse()
+
+    async def _fault(self, name: str, context: Any) -> None:
+        if left := self.faults.get(name):
+            await context.abort(grpc.StatusCode[left.pop(0)], "told to fail")
 
     def finish(self, id: str, *, exit_code: int = 0, message: str = "") -> None:
         """Ends the task *id*."""

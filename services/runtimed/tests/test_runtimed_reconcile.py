@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.runtimed_git import commit, serving_git
-from tests.runtimed_stub import Stub, serving, until
+from tests.runtimed_stub import READY, Stub, serving, until
 from tests.runtimed_world import Cluster, World, cluster, in_phase, reason, runtimed
 
 from kruntimes.common.api import outcomes
@@ -153,6 +153,18 @@ async def test_a_cancel_does_not_wait_for_a_registration_and_leaves_nothing_ther
     await place.patch(run, {"spec": {"cancelRequested": True}})
     await place.until(run, in_phase("Cancelled"))
     assert stub.functions == {}
+
+
+async def test_a_status_that_does_not_come_while_a_function_initialises_uses_up_no_attempt(
+    place: Cluster, world: World, stub: Stub
+) -> None:
+    stub.state, stub.faults = pb.FUNCTION_REGISTRATION_STATE_REGISTERING, {"status": ["UNAVAILABLE"] * 2}
+    run = await place.create()
+    await place.assign(run, world.pod_uid)
+    await until(lambda: stub.count("status") >= 3)
+    stub.state = READY
+    seen = await place.until(run, in_phase("Ready"))
+    assert (seen.status.attempt, stub.count("register")) == (1, 1)
 
 
 async def test_a_server_that_fails_to_initialise_says_why(place: Cluster, world: World, stub: Stub) -> None:

@@ -229,3 +229,14 @@ async def test_a_restarted_runtimed_finds_its_task(
             await until(lambda: len(second.registry) == 0)
         assert stub.count("execute") == 1
         assert found(Home(workspace, first.pod_uid)) == frozenset()
+
+
+async def test_what_an_earlier_attempt_left_is_stopped_until_that_is_certain(
+    place: Cluster, world: World, stub: Stub
+) -> None:
+    stub.execute, stub.faults = ["ALREADY_EXISTS", "ALREADY_EXISTS"], {"cancel": ["UNAVAILABLE"]}
+    run = await begun(place, world, stub)
+    stub.finish(run.metadata.uid)
+    seen = await place.until(run, in_phase("Succeeded"))
+    assert seen.status.attempt == 1
+    assert stub.count("execute") == 3

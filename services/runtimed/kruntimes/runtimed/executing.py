@@ -61,9 +61,11 @@ class Executions:
                         text = f"{error.code().name}: {error.details()}"
                         if error.code() is grpc.StatusCode.ALREADY_EXISTS:
                             # An attempt before this one, of which the last step was lost with its process.
-                            await stop(self._executor, held.epoch.run_uid)
-                            continue
-                        ending = execution_ending(error.code().name, info_of(error), error.details() or "")
+                            if (trouble := await self._stopped(held)) is None:
+                                continue
+                            text = trouble
+                        else:
+                            ending = execution_ending(error.code().name, info_of(error), error.details() or "")
                     else:
                         stage = Stage.REGISTERED
                         return
@@ -77,14 +79,20 @@ class Executions:
                 reason=Reason.RUNTIME_SERVER_FAILED,
                 message=f"no answer of the Runtime Server within {limit}; the last: {text}",
             )
-        except NotReady as error:
-            ending = Ending(reason=Reason.RUNTIME_SERVER_FAILED, message=str(error))
         except Exception as error:  # a bug of ours must end this attempt, not this process
             log.exception("execution failed", extra={"run_uid": held.epoch.run_uid})
             ending = Ending(reason=Reason.TASK_FAILED, message=type(error).__name__)
         finally:
             held.task, held.stage, held.ending = None, stage, held.ending or ending
             self.wake(held.key)
+
+    async def _stopped(self, held: Held) -> str | None:
+        """Stops what an earlier attempt has left; why that is not known to be done, or None."""
+        try:
+            await stop(self._executor, held.epoch.run_uid)
+        except NotReady as error:
+            return str(error)
+        return None
 
     async def status(self, held: Held) -> Execution:
         """What the server says of it, with its outputs once it has succeeded. Raises NotReady."""

@@ -83,9 +83,7 @@ class Registrations:
         held.linked = self.server.offered(response.functions_socket)
         if response.state == pb.FUNCTION_REGISTRATION_STATE_READY:
             held.function = Function(state=FunctionState.READY, read_at=clock.monotonic())
-        else:
-            held.function = await self.status(held)
-        return Stage.REGISTERED
+        return Stage.REGISTERED  # a function that is not ready yet is asked for, as often as that takes
 
     async def status(self, held: Held) -> Function:
         """What the server says of it. Raises NotReady."""
