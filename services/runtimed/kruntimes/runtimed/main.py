@@ -27,11 +27,10 @@ from kruntimes.common.kube.transport import Kube
 from kruntimes.common.tls import Workload
 from kruntimes.runtimed import drain
 from kruntimes.runtimed.cache import Ownership
-from kruntimes.runtimed.confirm import REPEAT_SECONDS, confirm
 from kruntimes.runtimed.dispatch import Dispatcher
 from kruntimes.runtimed.effects import Effects
 from kruntimes.runtimed.endpoint import Endpoints
-from kruntimes.runtimed.heartbeat import Pulse, alive, first_renewal, pulse_of, watch_pulse
+from kruntimes.runtimed.heartbeat import alive, first_renewal
 from kruntimes.runtimed.held import Held, Registry
 from kruntimes.runtimed.invoke import InvokeServer
 from kruntimes.runtimed.invoker import Ask, Invoker, Limits
@@ -42,6 +41,7 @@ from kruntimes.runtimed.ownership import Own
 from kruntimes.runtimed.peer import Peers, PeerServer
 from kruntimes.runtimed.reconcile import Reconciler
 from kruntimes.runtimed.registration import RuntimeServer
+from kruntimes.runtimed.selffence import SelfFence
 from kruntimes.runtimed.slots import Slots
 from kruntimes.runtimed.source import Home
 
@@ -72,7 +72,6 @@ class Service:
         self._settings, self._kube, self._tasks, self._connections = settings, kube, tasks, connections
         self._ready = False
         self._beating: float | None = None
-        self._doubtful = False
         self._figures = health.new_registry()
         self._metrics = Metrics(self._figures)
         self._registry = Registry()
@@ -125,10 +124,20 @@ class Service:
             drain_seconds=settings.max_timeout,
             endpoint=self._endpoints.of,
             draining=lambda: self._cache.draining,
-            stale=lambda: self._pulse() >= Pulse.STALE,
-            fenced=self._is_fenced,
+            stale=lambda: self._fence.stale,
+            fenced=lambda: self._fence.holds,
         )
-
+        self._fence = SelfFence(
+            kube=kube,
+            registry=self._registry,
+            metrics=self._metrics,
+            namespace=settings.namespace,
+            pod_uid=settings.pod_uid,
+            last_renewed=self._heartbeat.last_renewed,
+            look=self._look_at,
+            look_at_all=self._reconciler.look_at_all,
+            tasks=tasks,
+        )
         self._sweeper = Sweeper(server=self._server, home=effects.home, owned=self._reconciler.owned)
 
     async def serve(self) -> None:
@@ -163,7 +172,7 @@ class Service:
         self._beating = clock.monotonic()
         self._tasks.create_task(self._heartbeat.run())
         await first_renewal(self._heartbeat.last_renewed)
-        self._tasks.create_task(watch_pulse(self._pulse, self._pulse_changed))
+        self._tasks.create_task(self._fence.run())
         self._tasks.create_task(self._follow_gateway_ca())
         self._tasks.create_task(self._sweeper.run())
         self._ready = True
@@ -188,7 +197,7 @@ class Service:
             dispatcher=self._dispatcher,
             access=Access(self._kube, tasks=self._tasks, count=self._metrics.checked),
             peers=peers,
-            fenced=self._is_fenced,
+            fenced=lambda: self._fence.holds,
         )
         limits = Limits(default_timeout=settings.default_timeout, max_timeout=settings.max_timeout)
         gateway = InvokeServer(
@@ -203,41 +212,6 @@ class Service:
         hop = PeerServer(invoker, limits=limits, metrics=self._metrics)
         await hop.start(f"{_host(settings.bind_address)}:{names.PEER_PORT}", workload.grpc_server_credentials())
         stack.push_async_callback(hop.stop)
-
-    def _pulse(self) -> Pulse:
-        return pulse_of(self._heartbeat.last_renewed)
-
-    def _is_fenced(self) -> bool:
-        return self._doubtful or self._pulse() is Pulse.FENCED
-
-    def _pulse_changed(self, current: Pulse) -> None:
-        if current is Pulse.FENCED:
-            self._doubtful = True
-        elif self._doubtful:
-            self._tasks.create_task(self._confirm())
-        self._metrics.fenced.set(current is Pulse.FENCED)
-        if current is not Pulse.LIVE:
-            log.warning("heartbeat is old", extra={"pulse": current.name.lower()})
-        self._reconciler.look_at_all()
-
-    async def _confirm(self) -> None:
-        """Ends the fence once the API has said what of all that we hold is still ours."""
-        settings = self._settings
-        while self._doubtful and self._pulse() is not Pulse.FENCED:
-            try:
-                await confirm(
-                    self._kube,
-                    self._registry,
-                    namespace=settings.namespace,
-                    pod_uid=settings.pod_uid,
-                    look=self._look_at,
-                )
-            except errors.ApiError as error:
-                log.warning("not known yet what is ours", extra={"error": error.reason})
-                await asyncio.sleep(REPEAT_SECONDS)
-            else:
-                self._doubtful = self._pulse() is Pulse.FENCED
-        self._reconciler.look_at_all()
 
     def _is_alive(self) -> bool:
         return alive(last_renewed=self._heartbeat.last_renewed(), begun=self._beating, now=clock.monotonic())
