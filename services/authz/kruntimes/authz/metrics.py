@@ -31,6 +31,7 @@ class Metrics:
         )
 
         self._allowed = self._checks.labels("allow")
+        self._events: dict[str, Counter] = {}
         self._index = Gauge("kruntimes_authz_index_runs", "Runs whose name is known.", registry=registry)
 
     def watch_index(self, index: Sized) -> None:
@@ -43,5 +44,8 @@ class Metrics:
         self._seconds.observe(seconds)
 
     def reviewed(self, event: str) -> None:
-        """Counts what `kruntimes.common.access` tells."""
-        self._reviews.labels(event).inc()
+        """Counts what `kruntimes.common.access` tells: one of a few words."""
+        counter = self._events.get(event)
+        if counter is None:
+            counter = self._events[event] = self._reviews.labels(event)
+        counter.inc()

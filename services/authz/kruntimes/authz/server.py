@@ -8,6 +8,7 @@ cache know, the answer is written in the call that brought the request.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from kruntimes.authz.decide import (
@@ -61,14 +62,17 @@ class Authorizer:
         self._policy = policy
         self._metrics = metrics
 
-    def known(self, check: Check) -> Allow | Deny | None:
-        """The answer to one check where nothing must be waited for, counted and logged as in `check`; else None."""
+    def known(self, check: Check, give: Callable[[Allow | Deny], None]) -> bool:
+        """Gives one answer, then counts and logs it as `check` does; False where it must be waited for."""
         began = clock.monotonic()
         asked = read(check, self._policy)
         answer = asked if isinstance(asked, Deny) else self._remembered(asked)
-        if answer is not None:
-            self._tell(check, asked, answer, clock.monotonic() - began)
-        return answer
+        if answer is None:
+            return False
+        seconds = clock.monotonic() - began
+        give(answer)
+        self._tell(check, asked, answer, seconds)
+        return True
 
     async def check(self, check: Check) -> Allow | Deny:
         """The answer to one check, counted, and logged if it is a refusal."""
@@ -178,11 +182,8 @@ class _Service:
     def handle(self, exchange: Exchange[None]) -> None:
         """Answers at once, or once the API server has been asked."""
         check = check_of(exchange.request)
-        answer = self._authorizer.known(check)
-        if answer is None:
+        if not self._authorizer.known(check, lambda answer: exchange.answer(response_of(answer, check))):
             exchange.wait_for(self._ask(check))
-        else:
-            exchange.answer(response_of(answer, check))
 
     async def _ask(self, check: Check) -> Response:
         return response_of(await self._authorizer.check(check), check)

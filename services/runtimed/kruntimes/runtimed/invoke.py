@@ -32,7 +32,7 @@ from kruntimes.runtimed.invocation import COMPONENT, Answer, Invocation, failure
 from kruntimes.runtimed.invoker import Invoker, Limits
 from kruntimes.runtimed.journal import Ended, Journal
 from kruntimes.runtimed.metrics import Metrics
-from kruntimes.runtimed.ownership import Asked
+from kruntimes.runtimed.ownership import Asked, Here, Peer
 
 log = logging.getLogger(__name__)
 
@@ -97,10 +97,10 @@ class InvokeServer:
         if isinstance(read, Failure):
             self._finish(exchange, seen, read)
             return
-        admitted = self._invoker.remembered(read.asked, token=read.token, invocation_id=seen.invocation_id or "")
-        if isinstance(admitted, Failure):
-            self._finish(exchange, seen, admitted)
-        elif admitted is None or read.asked.path.cancel is not None or not self._begin(exchange, seen, read):
+        where = self._invoker.remembered(read.asked, token=read.token, invocation_id=seen.invocation_id or "")
+        if isinstance(where, Failure):
+            self._finish(exchange, seen, where)
+        elif where is None or read.asked.path.cancel is not None or not self._begin(exchange, seen, read, where):
             exchange.wait_for(self._wait(request, seen, read))
 
     def refuse(self, fault: Fault, caller: Role | None) -> Response:
@@ -171,13 +171,13 @@ class InvokeServer:
             trace=request.value(b"traceparent") or "",
         )
 
-    def _begin(self, exchange: Exchange[Role | None], seen: _Seen, read: _Wanted) -> bool:
+    def _begin(self, exchange: Exchange[Role | None], seen: _Seen, read: _Wanted, where: Here | Peer) -> bool:
         """Sends a call that needs no waiting; False where it needs some."""
         invocation = self._invocation(exchange.request, seen, read)
         if isinstance(invocation, Failure):
             self._finish(exchange, seen, invocation)
             return True
-        left = self._invoker.begin(read.asked, invocation, lambda answer: self._finish(exchange, seen, answer))
+        left = self._invoker.begin(where, invocation, lambda answer: self._finish(exchange, seen, answer))
         if left is None:
             return False
         if exchange.open:

@@ -48,13 +48,6 @@ class Limits:
     max_timeout: float
 
 
-class Admitted:
-    """The caller may do what it asks, and there is somewhere to send it."""
-
-
-ADMITTED = Admitted()
-
-
 @dataclass(slots=True, kw_only=True)
 class Invoker:
     """Serves requests of one Runtime. fenced: whether the self-fence holds."""
@@ -82,8 +75,8 @@ class Invoker:
             return denied
         return _refusal(self.route(asked), invocation_id)
 
-    def remembered(self, asked: Asked, *, token: str | None, invocation_id: str) -> Failure | Admitted | None:
-        """As `admit`, from the caches alone; None where something must be waited for."""
+    def remembered(self, asked: Asked, *, token: str | None, invocation_id: str) -> Failure | Here | Peer | None:
+        """As `admit`, from the caches alone, with where the request goes; None where something must be waited for."""
         if token is None:
             return failure(outcomes.UNAUTHENTICATED, "a bearer token is needed", invocation_id)
         run = self.cache.run(asked.path.uid)
@@ -93,7 +86,10 @@ class Invoker:
         if verdict is None:
             return None
         denied = _denial(verdict, invocation_id)
-        return denied or _refusal(self.route(asked), invocation_id) or ADMITTED
+        if denied is not None:
+            return denied
+        where = self.route(asked)
+        return where if isinstance(where, Here | Peer) else _refusal(where, invocation_id)
 
     def _ours(self, asked: Asked) -> bool:
         return (asked.path.namespace, asked.path.runtime) == (self.own.namespace, self.own.runtime)
@@ -128,15 +124,16 @@ class Invoker:
         return ownership.route(asked, own=self.own, run=run, registered=registered, owner=self.cache.owner(run))
 
     def begin(
-        self, asked: Asked, invocation: Invocation, on_answer: Callable[[Answer | Failure], None]
+        self, where: Here | Peer, invocation: Invocation, on_answer: Callable[[Answer | Failure], None]
     ) -> Callable[[], None] | None:
         """As `invoke`, without a task, where the function is here and its link takes the call; None where not.
 
-        What is returned is to be called if the caller leaves before *on_answer* was.
+        where: what `remembered` has found, without an await in between. What is returned is to be called if the caller
+        leaves before *on_answer* was.
         """
-        if not isinstance(self.route(asked), Here):
+        if not isinstance(where, Here):
             return None
-        held = self.registry.get(asked.path.uid)
+        held = self.registry.get(where.epoch.run_uid)
         return None if held is None else self.dispatcher.begin(held, invocation, on_answer)
 
     async def invoke(self, asked: Asked, invocation: Invocation, *, token: str) -> Answer | Failure:

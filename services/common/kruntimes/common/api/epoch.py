@@ -3,6 +3,7 @@
 Every internal request carries the epoch that it expects, in `x-kr-epoch`, and is refused on mismatch.
 """
 
+import functools
 import re
 from typing import Self
 
@@ -10,6 +11,10 @@ import msgspec
 
 HEADER = "x-kr-epoch"
 HOP_HEADER = "x-kr-hop"
+MAX_CHARS = 517
+"""Two UIDs of 253, nine digits and what is between them."""
+REMEMBERED = 4096
+"""Some 2 MB: every call of a function carries one and the same epoch."""
 _UID = r"[0-9a-z][0-9a-z-]{0,252}"
 _FORM = re.compile(rf"({_UID})/([1-9][0-9]{{0,8}})/({_UID})")
 
@@ -27,7 +32,13 @@ class Epoch(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Reads `UID/ATTEMPT/POD_UID`; raises ValueError for anything else."""
-        match = _FORM.fullmatch(text)
-        if match is None:
+        fields = _fields(text) if len(text) <= MAX_CHARS else None
+        if fields is None:
             raise ValueError("not an epoch of the form UID/ATTEMPT/POD_UID")
-        return cls(match[1], int(match[2]), match[3])
+        return cls(*fields)
+
+
+@functools.lru_cache(REMEMBERED)
+def _fields(text: str) -> tuple[str, int, str] | None:
+    match = _FORM.fullmatch(text)
+    return None if match is None else (match[1], int(match[2]), match[3])

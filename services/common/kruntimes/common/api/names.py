@@ -3,6 +3,7 @@
 Source: design §4, §6, §8 and §13.
 """
 
+import functools
 import re
 from enum import StrEnum
 from urllib.parse import quote, unquote
@@ -96,6 +97,12 @@ _INVOKE = re.compile(rf"{_FUNCTION}:invoke")
 _CANCEL = re.compile(rf"{_FUNCTION}/invocations/({_ID}):cancel")
 
 
+MAX_INVOKE_PATH_CHARS = 205
+"""Two names of 63, a UID of 36, and the words between them."""
+REMEMBERED_PATHS = 4096
+"""Some 2 MB. A function is called again and again by one and the same path; others push each other out."""
+
+
 class InvokePath(msgspec.Struct, frozen=True):
     """A parsed request path. canonical: it is the published spelling (`functions`, not the alias `runs`).
 
@@ -121,13 +128,19 @@ def parse_path(path: str) -> InvokePath | None:
     namespace, and every other spelling of the same thing are of another form: what is authorized, what is
     routed and what is invoked must be one string.
     """
-    if match := _INVOKE.fullmatch(path):
-        return InvokePath(match[1], match[2], match[4], match[3] == "functions")
+    if len(path) <= MAX_INVOKE_PATH_CHARS and (invoked := _invoked(path)) is not None:
+        return invoked
     if match := _CANCEL.fullmatch(path):
         invocation = unquote(match[5], encoding="latin-1")
         if valid_invocation_id(invocation):
             return InvokePath(match[1], match[2], match[4], match[3] == "functions", invocation)
     return None
+
+
+@functools.lru_cache(REMEMBERED_PATHS)
+def _invoked(path: str) -> InvokePath | None:
+    match = _INVOKE.fullmatch(path)
+    return None if match is None else InvokePath(match[1], match[2], match[4], match[3] == "functions")
 
 
 def invoke_path(*, namespace: str, runtime: str, uid: str) -> str:
