@@ -30,6 +30,13 @@ BODY = b'{"name": "' + b"x" * 110 + b'"}'
 SOURCE = "def handler(event):\n    return {'length': len(event['name'])}\n"
 AIM_P50 = 5.5
 ANCHOR, WHOLE = "Envoy TLS → bare aiohttp", "whole path"
+STEPS = {
+    "to Envoy: no such path": 404,
+    "to authz: no token": 401,
+    "to runtimed: nothing to cancel": 404,
+}
+"""How far a request comes that is answered early, and with which status: what each hop adds, of the same gateway. The
+cancellation takes the fallback route and, in runtimed, a task, which a warm call does not."""
 
 ANCHORS = """
 static_resources:
@@ -237,6 +244,16 @@ class Meter:
         return rows
 
 
+def steps(path: str, *, host: str, headers: dict[str, str]) -> dict[str, bytes]:
+    """The requests of STEPS, none of which has a body."""
+    cancel = path.removesuffix(":invoke") + "/invocations/none:cancel"
+    sent = (("/nowhere", headers), (path, {}), (cancel, headers))
+    return {
+        name: post(target, host=host, body=b"", headers=carried)
+        for name, (target, carried) in zip(STEPS, sent, strict=True)
+    }
+
+
 async def measure(gateway: Gateway, runs: list[dict[str, object]], anchors: Anchors, krt: int) -> list[Row]:
     """Drives the three in turns and returns the rows of the table."""
     host, port = gateway.url.removeprefix("https://").split(":")
@@ -253,6 +270,8 @@ async def measure(gateway: Gateway, runs: list[dict[str, object]], anchors: Anch
     one: dict[str, list[Load]] = {name: [] for name in kinds}
     many_at_once: dict[str, list[Load]] = {name: [] for name in kinds}
     alone, together = Meter(krt), Meter(krt)
+    early = steps(path_of(runs[0]), host=host, headers=gateway.headers())
+    stopped: dict[str, list[Load]] = {name: [] for name in STEPS}
     for _ in range(ROUNDS):
         for name, (h, p, t, single, many) in kinds.items():
             if name == WHOLE:
@@ -261,11 +280,22 @@ async def measure(gateway: Gateway, runs: list[dict[str, object]], anchors: Anch
             else:
                 one[name].append(await drive(h, p, t, single, SECONDS))
                 many_at_once[name].append(await drive(h, p, t, many, SECONDS))
+        for name, request in early.items():
+            stopped[name].append(await drive(host, int(port), tls, [request], SECONDS / 2))
+    for name, status in STEPS.items():
+        if any(set(load.statuses) != {status} for load in stopped[name]):
+            raise SystemExit(f"{name}: not every answer was {status}: {dict(stopped[name][0].statuses)}")
     for name in kinds:
         seen = sum((load.statuses for load in one[name] + many_at_once[name]), start=one[name][0].statuses.__class__())
         if set(seen) != {200}:
             raise SystemExit(f"{name}: not every answer was 200: {dict(seen)}")
-    return [*latencies(one, many_at_once), *alone.rows(f"{WHOLE}, c=1"), *together.rows(f"{WHOLE}, c={FUNCTIONS}")]
+    ladder = [Row(f"{name}, c=1 p50", median(loads, 0.5) * 1e6, "µs") for name, loads in stopped.items()]
+    return [
+        *latencies(one, many_at_once),
+        *ladder,
+        *alone.rows(f"{WHOLE}, c=1"),
+        *together.rows(f"{WHOLE}, c={FUNCTIONS}"),
+    ]
 
 
 def latencies(one: dict[str, list[Load]], many_at_once: dict[str, list[Load]]) -> list[Row]:
