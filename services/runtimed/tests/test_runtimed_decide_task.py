@@ -217,3 +217,14 @@ def test_every_observation_has_a_safe_decision(observed: Observed) -> None:
     if isinstance(decision, d.Forget):
         assert held is not None
         assert held.stage is Stage.RELEASED
+
+
+@pytest.mark.parametrize(
+    "asked", [{"spec__cancelRequested": True}, {"spec__timeout": "1s"}], ids=["cancel", "lifetime"]
+)
+def test_a_task_that_had_ended_is_cleaned_up_by_the_next_process_whatever_is_asked(asked: dict[str, Any]) -> None:
+    """Its finalizer had gone when the process before this one did, and its folder had not."""
+    late = Moment(wall=WALL + 60.0, mono=1000.0)
+    assert decide(observe(run(metadata__finalizers=[], **asked)), late) == d.Adopt(EPOCH)
+    released = observe(run(metadata__finalizers=[], **asked), local(Stage.RELEASED))
+    assert isinstance(decide(released, late), d.Finish)

@@ -141,10 +141,12 @@ def _abandon(local: Local | None, now: Moment) -> Decision:
 def _let_go(run: Run, local: Local | None, now: Moment, *, drain: float) -> Decision | None:
     """Release, then the finalizer; None once both are done and the final write may follow.
 
-    With the finalizer there and nothing held, an earlier process of ours may have left something at the server.
+    With the finalizer there and nothing held, an earlier process of ours may have left something at the server. So may
+    it of a task that had come to its end, whose finalizer goes before what it came to is written.
     """
     held = FINALIZER in run.metadata.finalizers
-    if held and local is None and run.status.phase != Phase.SCHEDULED and (epoch := run.epoch) is not None:
+    left = held or (run.spec.mode.task is not None and run.status.phase == Phase.RUNNING and task.begun(run))
+    if left and local is None and run.status.phase != Phase.SCHEDULED and (epoch := run.epoch) is not None:
         return Adopt(epoch)
     step = _release(local, now, drain=drain)
     return RemoveFinalizer() if step is None and held else step

@@ -30,12 +30,12 @@ FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.1, 2.0
 def bring_up(run: Run, epoch: Epoch, local: Local | None, now: Moment, left: float | None) -> Decision:
     """Towards its execution, and watching over it. *left*: seconds of lifetime, None without a limit."""
     if local is None:
-        return Adopt(epoch) if _begun(run) else Prepare(epoch)
+        return Adopt(epoch) if begun(run) else Prepare(epoch)
     match local.stage:
         case Stage.NEW:
             return Prepare(epoch)
         case Stage.PREPARED:
-            return Execute() if _begun(run) else Begin()
+            return Execute() if begun(run) else Begin()
         case Stage.PREPARING | Stage.REGISTERING:
             return Wait(left)
         case Stage.RELEASED:
@@ -80,7 +80,7 @@ def drain(local: Local, now: Moment, seconds: float) -> Decision | None:
     return watch(local, now, left) if left > 0 or local.over else None
 
 
-def _begun(run: Run) -> bool:
+def begun(run: Run) -> bool:
     """Whether this attempt may have been executed; the claim has put another reason in this one's place."""
     held = condition(run.status.conditions, RunCondition.READY)
     return held is not None and held.reason == Reason.TASK_RUNNING
