@@ -198,6 +198,35 @@ async def test_kill_9_of_a_warden_ends_its_host_too(python: Client, python_serve
     assert (await function.fails(millis=100)).code == "DEADLINE_EXCEEDED"
 
 
+async def test_user_code_that_stops_what_stands_above_it(python: Client, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "import os, signal\n"
+        "def handler(event):\n"
+        "    if event == 'leave':\n        os._exit(0)\n"
+        "    warden = os.getppid()\n"
+        "    nursery = int(open(f'/proc/{warden}/stat').read().rsplit(')', 1)[1].split()[1])\n"
+        "    for pid in {'warden': [warden], 'both': [nursery, warden]}.get(event, []):\n"
+        "        os.kill(pid, signal.SIGSTOP)\n"
+        "    return event\n"
+    )
+    function = await python.register(tmp_path, "main.handler")
+    for stopped in ("warden", "both"):
+        assert await function.output(f'"{stopped}"'.encode()) == stopped.encode()
+        assert (await function.fails(b'"leave"')).type == "ProcessEnded"
+        assert await function.output(b"7") == b"7", "no new process took the old one's place"
+    assert await function.output(b'"both"') == b"both"
+    await function.unregister()
+
+
+async def test_a_stopped_warden_holds_up_no_deadline(python: Client, python_server: Server) -> None:
+    function = await python.register("never_ends", "main.sleep")
+    (warden,) = [pid for pid in python_server.processes() if _comm(pid) == "kr-warden"]
+    (host,) = tree.children(warden)
+    os.kill(warden, signal.SIGSTOP)
+    assert (await function.fails(millis=100)).code == "DEADLINE_EXCEEDED"
+    await until(lambda: not alive(host), "the host outlived its deadline")
+
+
 async def test_a_host_that_cannot_start_again_fails_its_registration(python: Client, tmp_path: Path) -> None:
     main = tmp_path / "main.py"
     main.write_text("import os\ndef handler(event): os._exit(1)\n")

@@ -132,6 +132,13 @@ async def test_a_timeout_ends_every_descendant(tasks: Tasks, python_server: Serv
     await until(lambda: set(python_server.processes()) <= before, "a task left processes")
 
 
+async def test_a_task_that_stops_its_warden_still_times_out(tasks: Tasks, python_server: Server) -> None:
+    before = set(python_server.processes())
+    tasks.write("main.sh", "kill -STOP $PPID; sleep 300")
+    assert (await tasks.run("main.sh", timeout_seconds=1)).reason == "TimedOut"
+    await until(lambda: set(python_server.processes()) <= before, "a task left processes")
+
+
 async def test_cancel_lets_a_program_clean_up(tasks: Tasks) -> None:
     tasks.write("main.sh", "trap 'echo tidied; exit 5' TERM; echo started; while :; do sleep 0.05; done")
     task = await tasks.execute("main.sh")

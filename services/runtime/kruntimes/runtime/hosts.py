@@ -101,6 +101,7 @@ class Nursery:
 
     def order(self, order: dict[str, object], descriptors: list[int]) -> None:
         """Has the nursery start what *order* names, with *descriptors*. Raises OSError."""
+        nursery.wake()
         socket.send_fds(self._control, [json.dumps({**order, "limits": self._limits}).encode()], descriptors)
 
     def close(self) -> None:
@@ -199,6 +200,7 @@ class HostProcess:
 
     def _order(self, order: dict[str, object]) -> None:
         if self._end is None:
+            nursery.wake()
             with contextlib.suppress(OSError):
                 self._control.send(json.dumps(order).encode())
 

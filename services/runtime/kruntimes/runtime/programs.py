@@ -38,6 +38,7 @@ class ProgramProcess:
         """Takes one step of the ladder; a program cannot be asked, so that is SIGTERM too."""
         order = {"kill": True} if action is Action.KILL else {"term": True}
         if not self.ended.done():
+            nursery.wake()
             try:
                 self._control.send(json.dumps(order).encode())
             except OSError:

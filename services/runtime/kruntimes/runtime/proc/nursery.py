@@ -50,6 +50,15 @@ def start(host_main: HostMain, task_main: TaskMain) -> socket.socket:
     return ours
 
 
+def wake() -> None:
+    """Continues the nursery and every warden that was stopped; called in the server's process, before an order.
+
+    User code has their user and may stop them for good: an order to end a function would then never be obeyed.
+    """
+    for child in tree.children(os.getpid()):
+        tree.signal_all([child, *tree.children(child)], signal.SIGCONT)
+
+
 class _Nursery:
     def __init__(self, control: socket.socket, host_main: HostMain, task_main: TaskMain) -> None:
         self._control = control
