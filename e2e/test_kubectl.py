@@ -92,6 +92,12 @@ def test_an_unknown_field_is_refused_by_name(kubectl: Kubectl, name: str) -> Non
     assert 'unknown field "spec.nonsense"' in kubectl("apply", "-f", "-", text=wrong, fails=True)
 
 
+def test_a_kind_that_is_not_there_is_named(kubectl: Kubectl) -> None:
+    """kubectl looks for it in OpenAPI 3, then in 2, and says what was wrong only when both could be read."""
+    said = kubectl("create", "-f", "-", text="apiVersion: v1\nkind: Widget\nmetadata: {name: w}\n", fails=True)
+    assert 'no matches for kind "Widget" in version "v1"' in said
+
+
 def test_an_immutable_field_is_refused_with_our_sentence(kubectl: Kubectl, run: str) -> None:
     said = kubectl("patch", "run", run, "--type=merge", "-p", '{"spec":{"runtime":"bash"}}', fails=True)
     assert "immutable" in said

@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 from tests.apiserver.plane import POD
 
-from kruntimes.common import clock
+from kruntimes.common import clock, protobuf
 from kruntimes.local.apiserver import assemble, bootstrap, exchange, streams, watch
 from kruntimes.local.apiserver.__main__ import main
 from kruntimes.local.apiserver.api import Api
@@ -125,6 +125,23 @@ async def watching(case: Case, path: str, **query: str) -> AsyncIterator[Stream]
 
 
 # ---------------------------------------------------------------- who and how
+
+
+async def test_openapi_2_names_no_kind(case: Case) -> None:
+    """In both forms; kubectl takes only the message, and reads fields 1 (swagger) and 2 (info) of it."""
+    code, found = await case.call("GET", "/openapi/v2")
+    assert (code, found["swagger"], found["paths"]) == (200, "2.0", {})
+    accept = {"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    async with case.admin.get(f"{case.url}/openapi/v2", headers=accept) as answer:
+        assert (answer.status, answer.headers["Content-Type"]) == (200, accept["Accept"].replace("@", "."))
+        fields = dict(protobuf.fields(await answer.read()))
+    assert fields[1] == b"2.0"
+    info = fields[2]
+    assert isinstance(info, bytes)
+    assert dict(protobuf.fields(info)) == {
+        1: found["info"]["title"].encode(),
+        2: found["info"]["version"].encode(),
+    }
 
 
 async def test_who_gets_in(case: Case) -> None:

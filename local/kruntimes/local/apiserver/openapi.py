@@ -1,6 +1,7 @@
 """`/openapi/v3`: the schemas that `kubectl explain` reads. Pure.
 
 Custom kinds are told as their definition has them; of built-in kinds the fields and their types, without descriptions.
+kubectl asks `/openapi/v2` only about a kind that version 3 does not have; what it needs to hear is that there is none.
 """
 
 import hashlib
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from kruntimes.local.apiserver.api import Api
 
 Json = dict[str, Any]
+
+V2_ACCEPTED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+"""What kubectl accepts at `/openapi/v2`, and nothing else."""
+V2_MEDIA_TYPE = V2_ACCEPTED.replace("@", ".")
+"""How the answer is named: kubectl cannot read a Content-Type with an @, and kube-apiserver answers so too."""
+_TITLE = "kruntimes, the embedded API server"
+_V2: Json = {"swagger": "2.0", "info": {"title": _TITLE, "version": "v1"}, "paths": {}}
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _API_VERSION = "The version of the schema that this object is written in, with its group: GROUP/VERSION."
@@ -59,6 +67,22 @@ def openapi(api: "Api", path: str, query: Mapping[str, str]) -> Json:
     return _document(api, found)
 
 
+def openapi_v2() -> Json:
+    """The document of version 2, which names no kind."""
+    return _V2
+
+
+def openapi_v2_protobuf() -> bytes:
+    """The same as a message `openapi.v2.Document`: field 1 is swagger, 2 info, of which 1 is title and 2 version."""
+    info = _text(1, _TITLE) + _text(2, "v1")
+    return _text(1, "2.0") + bytes((2 << 3 | 2, len(info))) + info
+
+
+def _text(field: int, value: str) -> bytes:
+    """A short field of text: tag, length and bytes."""
+    return bytes((field << 3 | 2, len(value))) + value.encode()
+
+
 def _key(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
@@ -88,7 +112,7 @@ def _document(api: "Api", resources: Iterable[Resource]) -> Json:
     _reach("ObjectMeta", _META, schemas)
     return {
         "openapi": "3.0.0",
-        "info": {"title": "kruntimes, the embedded API server", "version": "v1"},
+        "info": {"title": _TITLE, "version": "v1"},
         "paths": paths,
         "components": {"schemas": schemas},
     }

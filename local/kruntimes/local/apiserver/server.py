@@ -19,6 +19,7 @@ from kruntimes.local.apiserver.authn import impersonated
 from kruntimes.local.apiserver.encoding import Encoded
 from kruntimes.local.apiserver.exchange import Backend, Exchange
 from kruntimes.local.apiserver.node_logs import NodeLogs
+from kruntimes.local.apiserver.openapi import V2_ACCEPTED, V2_MEDIA_TYPE, openapi_v2, openapi_v2_protobuf
 from kruntimes.local.apiserver.pages import Pages
 from kruntimes.local.apiserver.request import Credentials, Request, attributes, selected_by_name
 from kruntimes.local.apiserver.status import (
@@ -161,10 +162,14 @@ class Server:
                 found = discovery.api_group(resources, group)
             case ["apis", group, version]:
                 found = discovery.resource_list(resources, group, version)
+            case ["openapi", "v2"]:
+                if V2_ACCEPTED in http.headers.get("Accept", ""):
+                    return answers.raw(openapi_v2_protobuf(), 200, {"Content-Type": V2_MEDIA_TYPE})
+                found = openapi_v2()
             case ["openapi", *_]:
                 found = self._api.parts.openapi(self._api, path, http.query)
             case [""]:
-                found = {"paths": ["/api", "/apis", *sorted(_HEALTH), "/openapi/v3", "/version"]}
+                found = {"paths": ["/api", "/apis", *sorted(_HEALTH), "/openapi/v2", "/openapi/v3", "/version"]}
         if found is not None:
             return answers.document(found)
         if steps[0] not in ("api", "apis"):
