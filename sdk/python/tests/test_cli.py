@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from tests.sdk_server import Reply, Server, failure, serving
 
@@ -346,3 +347,15 @@ def test_a_task_is_described_by_what_it_starts() -> None:
     said = show.description(run, [], now=datetime(2026, 1, 1, tzinfo=UTC))
     assert "Task:       (the Runtime's) -v x" in said
     assert "Handler:" not in said
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_yaml_shows_source_as_it_was_written(listed: bool) -> None:
+    """And nothing of managedFields, in the object and in each of a list."""
+    run = {"metadata": {"name": "a", "managedFields": [{"manager": "m"}]}, "spec": {"inline": "x = 1\nprint(x)\n"}}
+    obj = {"kind": "RunList", "metadata": {}, "items": [run]} if listed else run
+    text = show.rendered(obj, "yaml")
+    assert "inline: |\n" in text
+    assert not any("managedFields" in show.rendered(obj, form) for form in ("yaml", "json"))
+    found = yaml.safe_load(f"{text}\n")
+    assert (found["items"][0] if listed else found) == {**run, "metadata": {"name": "a"}}

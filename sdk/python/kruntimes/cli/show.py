@@ -44,12 +44,28 @@ def table(runs: Sequence[Mapping[str, Any]], *, now: datetime, wide: bool) -> st
 
 
 def rendered(obj: Any, form: str) -> str:
-    """An object as JSON or YAML."""
+    """An object, or a list of them, as JSON or YAML: source text as it was written, and without `managedFields`.
+
+    The last line end is left to who prints it.
+    """
+    obj = {**obj, "items": [_bare(item) for item in obj["items"]]} if "items" in obj else _bare(obj)
     if form == "json":
         return json.dumps(obj, indent=2, ensure_ascii=False)
     import yaml
 
-    return yaml.safe_dump(obj, sort_keys=False, allow_unicode=True).rstrip("\n")
+    class Dumper(yaml.SafeDumper):
+        """Writes text of several lines as a block."""
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(obj, Dumper=Dumper, sort_keys=False, allow_unicode=True).removesuffix("\n")
+
+
+def _bare(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without `managedFields`, which kubectl does not show either."""
+    return {**obj, "metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"}}
 
 
 def description(run: Mapping[str, Any], events: Sequence[Mapping[str, Any]], *, now: datetime) -> str:
