@@ -144,6 +144,22 @@ def test_waiting_for_a_state(
             client("wait", "hello", state, timeout=0.1)
 
 
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        ("Scheduled", r"is Scheduled and has no endpoint yet$"),
+        ("Failed", r"ended as Failed before it had an endpoint: no f$"),
+    ],
+)
+def test_without_an_endpoint_the_error_says_whether_one_may_come(
+    client: Both, server: Server, phase: str, said: str
+) -> None:
+    server.add_run("hello", phase=phase, ready=False, endpoint=False)
+    server.runs["hello"]["status"]["message"] = "no f"
+    with pytest.raises(errors.NotReadyError, match=said):
+        client("invoke", "hello")
+
+
 def test_a_run_is_declared_read_and_deleted(client: Both, server: Server) -> None:
     manifest = manifests.function_run(runtime="python", handler="m.f", source="x = 1\n", inline_path="My File.py")
     made = client("create", manifest)

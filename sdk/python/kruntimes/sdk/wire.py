@@ -228,6 +228,9 @@ def endpoint(run: Run) -> tuple[str, str | None]:
     given = run.status.endpoint
     if given is None or not given.url:
         state = run.status.phase or "Pending"
+        if state in TERMINAL:
+            why = f": {run.status.message}" if run.status.message else ""
+            raise NotReadyError(f"Run {run.metadata.name} ended as {state} before it had an endpoint{why}")
         raise NotReadyError(f"Run {run.metadata.name} is {state} and has no endpoint yet")
     if not given.ca_bundle:
         return given.url, None
