@@ -94,7 +94,8 @@ async def test_many_calls_at_once_are_served_or_told_to_wait(api: Api, gateway: 
                 return await client.post(path_of(run), content=body, headers=gateway.headers())
 
             answers = await asyncio.gather(*(call(i) for i in range(300)))
-    assert {answer.status_code for answer in answers} <= {200, 429}
+    assert {answer.status_code for answer in answers} <= {200, 429, 503}  # 503: no connection within the second it gets
     assert any(answer.status_code == 200 for answer in answers)
-    assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 429)
+    refused = [answer.headers for answer in answers if answer.is_error]
+    assert all(headers["x-kruntime-retry-safe"] == "true" and "retry-after" in headers for headers in refused)
     assert not list(tmp_path.glob("*.overlap"))
