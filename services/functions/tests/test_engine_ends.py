@@ -269,6 +269,9 @@ def test_progress_is_forwarded_not_too_often_and_never_backwards() -> None:
     world.report(world.started["t"], Progress(uid="t", done=3, total=10))
     world.report(world.started["t"], Progress(uid="t", done=10, total=10))
     assert world.log == ["t 1/10", "t 3/10", "t 10/10"]
+    for done in (10, 11, 12):
+        world.report(world.started["t"], Progress(uid="t", done=done, total=10))
+    assert world.log == ["t 1/10", "t 3/10", "t 10/10"], "only the first that says all is done is not held back"
     world.done("t")
     world.take_log()
     world.report(world.started["t"], Progress(uid="t", done=10, total=10))

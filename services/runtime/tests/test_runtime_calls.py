@@ -13,9 +13,10 @@ import pytest
 from tests.runtime_process import PATIENCE_SECONDS, Client, Registered, Server, connect, until
 
 from kruntimes.functions.wire.encode import encode_call, encode_cancel
-from kruntimes.functions.wire.events import Call, Mode, Result
+from kruntimes.functions.wire.events import Call, Mode, Progress, Result
 from kruntimes.functions.wire.invocations import CALL_LIMITS, invocation_call
 from kruntimes.functions.wire.results import ResultDecoder
+from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.runtime import sockets
 
 MIB = 1024 * 1024
@@ -57,6 +58,7 @@ class Link:
         self.reader, self.writer = reader, writer
         self._decoder = ResultDecoder(CALL_LIMITS)
         self._results: dict[str, Result] = {}
+        self.progress: dict[str, list[tuple[int, int]]] = {}
 
     def send(
         self,
@@ -83,6 +85,9 @@ class Link:
                 data = await self.reader.read(256 * 1024)
                 assert data, "the connection was closed"
                 for event in self._decoder.feed(data):
+                    if isinstance(event, Progress):
+                        self.progress.setdefault(event.uid, []).append((event.done, event.total))
+                        continue
                     assert isinstance(event, Result), event
                     self._results[event.uid] = event
         return self._results.pop(tx)
@@ -270,6 +275,51 @@ async def test_a_repeated_transaction_is_ignored_while_it_runs(link: Link, pytho
     link.write(encode_call(call, Mode.LINK) * 2)
     assert (await link.result("same")).code == 200
     assert (await link.call(registration, b"0")).code == 200
+
+
+STEPS = """
+import threading
+
+def steps(event, context):
+    other = threading.Thread(target=lambda: [context.progress(n, 2000) for n in range(1000)])
+    other.start()
+    other.join()
+    for done in (1500, 2000, 2000, 2001):
+        context.progress(done, 2000)
+    return "x" * 100_000
+
+def late(event, context):
+    context.progress(1, 1)
+    threading.Timer(0.05, context.progress, (1, 1)).start()
+    try:
+        context.progress(-1, 4)
+    except ValueError as error:
+        return str(error)
+"""
+
+
+@pytest.mark.parametrize("isolation", [pb.FUNCTION_ISOLATION_WORKER, pb.FUNCTION_ISOLATION_FORK])
+async def test_progress_travels_up_before_the_answer(
+    link: Link, python: Client, tmp_path: Path, isolation: int
+) -> None:
+    (tmp_path / "main.py").write_text(STEPS)
+    function = await python.register(tmp_path, "main.steps", isolation=isolation)
+    tx = link.send(function.registration.registration_id)
+    assert (await link.result(tx)).body == b"x" * 100_000
+    steps = link.progress[tx]
+    assert steps[0][0] == 0
+    assert steps[-1] == (2000, 2000), "the last step is always told"
+    assert steps == sorted(steps)
+    assert len(steps) < 100, "few of a thousand are"
+
+
+async def test_progress_after_the_answer_is_lost_and_harms_nobody(link: Link, python: Client, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(STEPS)
+    function = await python.register(tmp_path, "main.late")
+    for _ in range(3):
+        result = await link.call(function.registration.registration_id)
+        assert (result.code, b"whole numbers" in result.body) == (200, True)
+    assert await function.output() == result.body, "over gRPC there is nobody to tell"
 
 
 async def test_many_calls_at_once_on_one_connection(link: Link, python: Client, folder: Path) -> None:

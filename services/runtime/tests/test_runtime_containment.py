@@ -1,5 +1,6 @@
 """What a handler may do to the processes and sockets of its own Pod, as an ordinary user (docs/handlers.md)."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -104,6 +105,26 @@ def test_without_the_right_pid_only_other_containers_are_served(tmp_path: Path, 
     finally:
         server.process.kill()
         server.process.wait()
+
+
+async def test_scratch_folders_are_shared_by_the_functions_of_one_user_and_by_nobody_else(
+    client: Client, folder: Path
+) -> None:
+    writes = await client.register(folder, "main.keeps_open", env={"SECRET": "of mine"})
+    sees = await client.register(folder, "main.sees")
+    running = asyncio.ensure_future(writes.output(json.dumps(str(folder)).encode()))
+    note = folder / "where"
+    await until(note.exists, "the call has written")
+    path = note.read_text()
+    assert (await sees.output(json.dumps(path).encode())).startswith(b"did it"), "documented as what one Pod shares"
+    for part in (Path(path), *Path(path).parents):
+        if part == folder:
+            break
+        mode = part.stat()
+        assert (mode.st_mode & 0o077, mode.st_uid) == (0, NOBODY if os.geteuid() == 0 else os.geteuid())
+    (folder / "done").touch()
+    await running
+    assert await sees.output(json.dumps(path).encode()) == b"ENOENT", "nothing of a call is left for a later one"
 
 
 async def test_what_one_pod_shares(client: Client, server: Server, folder: Path) -> None:

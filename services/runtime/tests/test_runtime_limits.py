@@ -10,7 +10,8 @@ from tests.runtime_process import Client, Server, connect
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.runtime.proc.limits import HostLimits
 
-OPTIONS = ("--memory-mib", "150", "--processes", "20", "--open-files", "300", "--calls", "3")
+OPTIONS = ("--memory-mib", "150", "--processes", "20", "--open-files", "300", "--calls", "3",
+           "--recycle-mib", "100")  # fmt: skip
 HANDLERS = """
 import os, resource, subprocess, sys, time
 def eats(event):
@@ -68,6 +69,17 @@ async def test_open_files_and_replacement_after_so_many_calls(limited: Client, t
     told = await limited.register(tmp_path, "main.told")
     pids = [json.loads(await told.output())[1] for _ in range(7)]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
+
+
+async def test_a_warm_process_that_holds_too_much_is_replaced(limited: Client, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "import os\nkept = []\n\ndef handler(event):\n    kept.extend(bytes(16384) for _ in range(event))\n"
+        "    return os.getpid()\n"
+    )
+    function = await limited.register(tmp_path, "main.handler")
+    first = await function.output(b"7000")  # 110 MiB
+    assert await function.output(b"0") == first, "the call that is told first is served as usual"
+    assert await function.output(b"0") != first
 
 
 async def test_a_task_has_the_same_limits(limited: Client, tmp_path: Path) -> None:

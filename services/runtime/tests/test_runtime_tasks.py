@@ -85,6 +85,15 @@ async def test_a_python_task_with_arguments_environment_streams_and_outputs(task
     assert dict(status.outputs) == {"rows": "3", "url": "a=b"}
 
 
+async def test_outputs_are_one_file_under_either_name(tasks: Tasks, tmp_path: Path) -> None:
+    tasks.write("main.sh", 'echo "a=1" >> "$KRUNTIME_OUTPUTS"; echo "b=2" >> "$KR_OUTPUTS"\n')
+    assert dict((await tasks.run("main.sh")).outputs) == {"a": "1", "b": "2"}
+    theirs = tmp_path / "theirs"
+    status = await tasks.run("main.sh", env={"KRUNTIME_OUTPUTS": str(theirs)})
+    assert dict(status.outputs) == {}, "whoever names the file reads it"
+    assert theirs.read_text() == "a=1\nb=2\n"
+
+
 async def test_every_form_of_command(tasks: Tasks) -> None:
     tasks.write("shell.sh", 'echo "shell $1 ${BASH_VERSION:+bash}"\n')
     tasks.write("source", "import sys\nprint('own language', sys.argv[1])\n")

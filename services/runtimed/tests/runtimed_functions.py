@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from kruntimes.functions.wire.calls import CallDecoder
-from kruntimes.functions.wire.encode import encode_result
+from kruntimes.functions.wire.encode import encode_progress, encode_result
 from kruntimes.functions.wire.events import Call, Cancel, Mode, Result
 from kruntimes.functions.wire.invocations import CALL_LIMITS
 
@@ -35,6 +35,12 @@ class Functions:
         for connection in self.connections:
             for tx in tuple(self.running):
                 connection.answer(tx, 200, b"released")
+
+    def report(self, done: int, total: int) -> None:
+        """Progress of every call that hangs."""
+        for connection in self.connections:
+            for tx in self.running:
+                connection.transport.write(encode_progress(tx, done=done, total=total))
 
     def cut(self) -> None:
         """Ends every connection."""

@@ -29,6 +29,7 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
     last: a status code, or `lose` (registered, but the answer is lost). answer: what its answers say otherwise.
     tasks: executions by id, which run until a test says otherwise (`finish`); execute: as register, for Execute.
     stubborn: a cancelled task goes on. faults: what the next calls of FunctionStatus and Cancel meet, by their name.
+    warning: of every registration.
     """
 
     functions: dict[str, str] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
     execute: list[str] = field(default_factory=list)
     stubborn: bool = False
     faults: dict[str, list[str]] = field(default_factory=dict)
+    warning: str = ""
 
     async def Health(self, request: Any, context: Any) -> pb.HealthResponse:
         return pb.HealthResponse(healthy=True)
@@ -59,7 +61,7 @@ class Stub(rpc.FunctionRuntimeServicer, rpc.RuntimeServicer):
         if fault == "lose":
             await context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
         registration = pb.FunctionRegistration(run_uid=request.run_uid, registration_id=known)
-        return pb.RegisterFunctionResponse(registration=registration, state=self.state)
+        return pb.RegisterFunctionResponse(registration=registration, state=self.state, warning=self.warning)
 
     async def _known(self, registration: pb.FunctionRegistration, context: Any) -> None:
         if self.functions.get(registration.run_uid) != registration.registration_id:

@@ -12,9 +12,10 @@ from tests.runtimed_world import RUN_UID, Place, call, dispatching
 
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.outcomes import Failure, Kind
-from kruntimes.runtimed import dispatch
+from kruntimes.runtimed import dispatch, progress
 from kruntimes.runtimed.invocation import Answer
 from kruntimes.runtimed.linkcodes import link_lost, link_outcome
+from kruntimes.runtimed.progress import Follower
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -186,6 +187,37 @@ async def test_slots_are_exact_after_many_random_disconnects(place: Place) -> No
         await until(lambda: len(place.slots) == 0, what="free again")
         assert not place.functions.running, "never free before the work has ended"
     assert len(place.functions.calls) > 20
+
+
+async def test_progress_of_a_call_is_a_stream_that_ends_with_its_work(place: Place) -> None:
+    seen: list[tuple[int, int] | None] = []
+    late: list[tuple[int, int] | None] = []
+
+    def into(steps: list[tuple[int, int] | None]) -> Follower:
+        return lambda step: steps.append(None if step is None else (step.done, step.total))
+
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(place.dispatcher.invoke(place.held, call(b"hang")))
+        await place.functions.started.wait()
+        assert place.dispatcher.follow(RUN_UID, "another", into(seen)) is None
+        leave = place.dispatcher.follow(RUN_UID, "id-1", into(seen))
+        assert leave is not None
+        for done in (1, 2, 1):
+            place.functions.report(done, 4)
+        await until(lambda: seen == [(1, 4), (2, 4)])
+        assert place.dispatcher.follow(RUN_UID, "id-1", into(late)) is not None
+        assert late == [(2, 4)], "who comes later learns at once how far it is"
+        leave()
+        place.functions.report(3, 4)
+        await until(lambda: late == [(2, 4), (3, 4)])
+        for _ in range(progress.MAX_FOLLOWERS - 1):
+            place.dispatcher.follow(RUN_UID, "id-1", into([]))
+        with pytest.raises(progress.TooManyFollowers):
+            place.dispatcher.follow(RUN_UID, "id-1", into([]))
+        place.functions.release()
+        assert isinstance(await first, Answer)
+    assert (seen, late) == ([(1, 4), (2, 4)], [(2, 4), (3, 4), None])
+    assert place.dispatcher.follow(RUN_UID, "id-1", into(seen)) is None
 
 
 async def test_the_largest_bodies_pass_both_ways(place: Place) -> None:

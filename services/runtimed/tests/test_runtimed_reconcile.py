@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,6 +18,7 @@ from kruntimes.common.api import outcomes
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.outcomes import Failure
 from kruntimes.common.api.views import Run
+from kruntimes.common.kube import paths
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.invocation import Answer, Invocation
@@ -72,6 +75,21 @@ async def test_from_assignment_to_ready_in_three_writes(place: Cluster, world: W
     assert (sent.run_uid, sent.registration_attempt, sent.handler) == (run.metadata.uid, 1, "handler.main")
     assert dict(sent.env) == {"GREETING": "hi"}
     assert (Path(sent.working_dir) / "handler.py").read_text().startswith("def main")
+
+
+async def test_what_a_registration_warns_of_is_told_in_one_event(place: Cluster, world: World, stub: Stub) -> None:
+    stub.warning = "importing the module started threads (2)" + "x" * 2000
+    run, _ = await ready(place, world)
+
+    async def told() -> list[dict[str, Any]]:
+        query = {"fieldSelector": f"involvedObject.uid={run.metadata.uid},reason=FunctionWarning"}
+        return json.loads(await place.kube.request("GET", paths.events(place.namespace), query=query))["items"]  # type: ignore[no-any-return]
+
+    async with asyncio.timeout(15):
+        while not (events := await told()):
+            await asyncio.sleep(0.02)
+    assert [(event["type"], event["count"]) for event in events] == [("Warning", 1)]
+    assert events[0]["message"] == stub.warning[:1000]
 
 
 async def test_deletion_unregisters_cleans_and_lets_go(place: Cluster, world: World, stub: Stub) -> None:

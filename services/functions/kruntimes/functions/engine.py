@@ -222,12 +222,13 @@ class Engine:
         self._dispatch()
 
     def report(self, invocation: Invocation, progress: Progress, now: float) -> None:
-        """Progress of a call; forwarded at most once in an interval, but for the last step."""
+        """Progress of a call; forwarded at most once in an interval, but for the first that says all is done."""
         last = invocation.reported
         if invocation.state is State.TERMINAL or (last is not None and progress.done < last.done):
             return
         invocation.reported = progress
-        if now - invocation.reported_at >= self._bounds.progress_interval or progress.done >= progress.total > 0:
+        complete = _complete(progress) and not (last is not None and _complete(last))
+        if complete or now - invocation.reported_at >= self._bounds.progress_interval:
             invocation.reported_at = now
             self.effects.append(Emit(invocation.sink, progress))
 
@@ -348,3 +349,7 @@ class Engine:
 
 def _over(invocation: Invocation) -> bool:
     return invocation.state is State.TERMINAL and not invocation.working
+
+
+def _complete(progress: Progress) -> bool:
+    return progress.done >= progress.total > 0

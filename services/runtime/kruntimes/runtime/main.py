@@ -51,6 +51,12 @@ def main(arguments: list[str]) -> NoReturn:
     parser.add_argument("--open-files", type=int, default=OPEN_FILES, help="for each of them; 0 for the container's")
     parser.add_argument("--address-space-mib", type=int, default=0, help="for each of them; 0 for no limit")
     parser.add_argument("--calls", type=int, default=0, help="after which a warm process is replaced; 0 for never")
+    parser.add_argument(
+        "--recycle-mib",
+        type=int,
+        default=0,
+        help="a warm process that holds more is replaced; 0 for never",
+    )
     options = parser.parse_args(arguments)
     if 0 < options.open_files < MIN_OPEN_FILES:
         parser.error(f"--open-files must be 0 or at least {MIN_OPEN_FILES}")
@@ -81,7 +87,11 @@ async def serve(settings: Settings, control: socket.socket, options: argparse.Na
     path = settings.require("executor_socket").executor_socket
     assert path is not None
     times = Limits(
-        init=options.init_seconds, default=settings.default_timeout, maximum=settings.max_timeout, calls=options.calls
+        init=options.init_seconds,
+        default=settings.default_timeout,
+        maximum=settings.max_timeout,
+        calls=options.calls,
+        recycle_bytes=options.recycle_mib << 20,
     )
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)

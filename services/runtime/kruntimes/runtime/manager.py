@@ -48,13 +48,14 @@ SCRATCH_NAME_CHARS = 12
 class Limits:
     """Times in seconds. init: for importing or sourcing. default, maximum: an invocation's deadline.
 
-    calls: after which a warm host is replaced, 0 for never.
+    calls: after which a warm host is replaced, recycle_bytes: above which it is, 0 for never.
     """
 
     init: float = 30.0
     default: float = 60.0
     maximum: float = 900.0
     calls: int = 0
+    recycle_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,7 @@ class Manager:
             handler=wanted.handler, working_dir=wanted.working_dir, attempt=wanted.attempt,
             env=requests.environment_of(wanted, {**os.environ, **({"TMPDIR": scratch} if scratch else {})}),
             scratch=scratch, forked=wanted.forked, max_calls=self._limits.calls,
+            recycle_bytes=self._limits.recycle_bytes,
         )  # fmt: skip
         spec = Spec(
             run_uid=wanted.run_uid, registration=registration.id, attempt=wanted.attempt, config=config,

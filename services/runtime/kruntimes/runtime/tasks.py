@@ -195,7 +195,8 @@ def _prepare(folders: scratch.Scratch, name: str) -> Path:
 
 def _program(task: Task, folder: Path) -> Program:
     env = requests.environment_of(task, {**os.environ, "TMPDIR": str(folder / _TEMPORARY)})
-    env["KR_OUTPUTS"] = str(folder / _OUTPUTS)
+    # Whoever names a file reads it; the second name, which functions know, is of the same file.
+    env["KR_OUTPUTS"] = env.setdefault("KRUNTIME_OUTPUTS", str(folder / _OUTPUTS))
     return Program(command=task.command, working_dir=task.working_dir, env=env)
 
 

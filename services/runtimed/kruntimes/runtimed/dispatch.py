@@ -19,7 +19,7 @@ from kruntimes.common import clock
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.outcomes import Failure, Kind
 from kruntimes.common.errors import NotReady
-from kruntimes.functions.wire.events import Result
+from kruntimes.functions.wire.events import Progress, Result
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.runtimed.codes import MESSAGES, describe, details_of, lost, outcome_of, settled, violation
 from kruntimes.runtimed.errorinfo import info_of
@@ -28,6 +28,7 @@ from kruntimes.runtimed.invocation import Answer, Invocation, failure
 from kruntimes.runtimed.link import FunctionsLink, Lost
 from kruntimes.runtimed.linkcodes import answer_of, call_of, link_lost
 from kruntimes.runtimed.observed import FunctionState, Stage
+from kruntimes.runtimed.progress import Feed, Follower
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.slots import Busy, Slot, Slots
 
@@ -62,6 +63,7 @@ class _Work:
     on_answer: OnAnswer | None = None
     latest: float = NEVER
     cancelled: bool = False
+    feed: Feed | None = None
 
 
 @dataclass(slots=True)
@@ -156,8 +158,11 @@ class Dispatcher:
         work.on_answer = None
         link.cancel(work.slot.tx)
 
-    def _told(self, work: _Work, result: Result | Lost) -> None:
+    def _told(self, work: _Work, result: Result | Progress | Lost) -> None:
         """The call's result has come, or never will. The slot is free before its caller goes on."""
+        if isinstance(result, Progress):
+            _feed(work).tell(result)
+            return
         if isinstance(result, Lost):
             work.latest = NEVER
             self._doubt(work.held)
@@ -252,6 +257,16 @@ class Dispatcher:
         self._cancel(work)
         return True
 
+    def follow(self, run_uid: str, invocation_id: str, follower: Follower) -> Callable[[], None] | None:
+        """Has *follower* told of that call's progress until its work has ended; None where it is not in flight.
+
+        What is returned ends that before. Raises TooManyFollowers.
+        """
+        work = self._work.get(run_uid)
+        if work is None or work.invocation_id != invocation_id:
+            return None
+        return _feed(work).follow(follower)
+
     def cancel_all(self, run_uid: str) -> None:
         """Cancels whatever of the Run is in flight."""
         if work := self._work.get(run_uid):
@@ -295,6 +310,8 @@ class Dispatcher:
     def _end(self, work: _Work) -> None:
         held = work.held
         self.slots.ended(work.slot)
+        if work.feed is not None:
+            work.feed.end()
         if self._work.get(held.epoch.run_uid) is work:
             del self._work[held.epoch.run_uid]
         held.last_activity = clock.wall()
@@ -306,6 +323,12 @@ class Dispatcher:
     def _doubt(self, held: Held) -> None:
         held.function = None
         self.on_lost(held)
+
+
+def _feed(work: _Work) -> Feed:
+    if work.feed is None:
+        work.feed = Feed()
+    return work.feed
 
 
 def _nothing() -> None:

@@ -37,6 +37,8 @@ FETCH_REPEAT_SECONDS = 2.0
 WRITE_SECONDS = 10.0
 """One API write; the next try starts from what is there then."""
 
+WARNING_REASON = "FunctionWarning"
+"""Of the Event that tells what a registration warns of."""
 _EXPECTED = (Reason.CANCELLED, Reason.IDLE_TIMEOUT, Reason.TASK_SUCCEEDED)
 """Ends that nobody needs to be warned of."""
 
@@ -98,6 +100,7 @@ class Effects:
                 run = _given(run)
                 await self._write(run, status.published(run, self.endpoint(run), now=clock.utcnow()))
                 log.info("function ready", extra=_extra(run))
+                self._warn(run, _given(held))
             case d.Reopen():
                 run = _given(run)
                 await self._write(run, status.reopened(run, now=clock.utcnow()))
@@ -246,6 +249,15 @@ class Effects:
         self.tasks.create_task(
             self.recorder.event(run_ref(run.metadata), type=kind, reason=end.reason.value, message=end.message)
         )
+
+    def _warn(self, run: Run, held: Held) -> None:
+        """Tells the user, once for each registration, what works otherwise than its author may think."""
+        warning, held.warning = held.warning, ""
+        if warning:
+            log.warning("function warning", extra=_extra(run) | {"warning": warning})
+            self.tasks.create_task(
+                self.recorder.event(run_ref(run.metadata), type="Warning", reason=WARNING_REASON, message=warning)
+            )
 
 
 def _given(value: T | None) -> T:

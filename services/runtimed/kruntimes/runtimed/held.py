@@ -16,7 +16,8 @@ class Held:
 
     key: `namespace/name`. is_task: it is executed, not registered. request: what RegisterFunction is asked, the same
     for every repeat. sent: it was sent at least once, so that the server may know the function or task. linked: the
-    server takes its calls on the functions socket. task: the registration or execution under way.
+    server takes its calls on the functions socket. warning: of the registration, for the user, mostly empty. task: the
+    registration or execution under way.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Held:
     request: pb.RegisterFunctionRequest | None = None
     registration_id: str = ""
     linked: bool = False
+    warning: str = ""
     sent: bool = False
     task: asyncio.Task[None] | None = None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from kruntimes.functions.wire.encode import encode_call, encode_cancel
-from kruntimes.functions.wire.events import Call, Mode, Result, Violation
+from kruntimes.functions.wire.events import Call, Mode, Progress, Result, Violation
 from kruntimes.functions.wire.invocations import CALL_LIMITS
 from kruntimes.functions.wire.results import ResultDecoder
 
@@ -28,7 +28,8 @@ class Lost:
 
 
 LOST = Lost()
-OnResult = Callable[[Result | Lost], None]
+OnResult = Callable[[Result | Progress | Lost], None]
+"""Hears of one call: any progress, then once its end."""
 
 
 class FunctionsLink:
@@ -52,7 +53,7 @@ class FunctionsLink:
         return True
 
     def call(self, call: Call, on_result: OnResult) -> None:
-        """Sends *call*; *on_result* is called once, later, with its result, unless it is forgotten before.
+        """Sends *call*; *on_result* is called later, once with its result, unless it is forgotten before.
 
         Needs `usable`. Raises ValueError for what cannot stand in a frame.
         """
@@ -133,6 +134,9 @@ class _Wire(asyncio.Protocol):
             if isinstance(event, Result):
                 self._answered = True
                 if (on_result := self._waiting.pop(event.uid, None)) is not None:
+                    on_result(event)
+            elif isinstance(event, Progress):
+                if (on_result := self._waiting.get(event.uid)) is not None:
                     on_result(event)
             elif isinstance(event, Violation):
                 log.error("the Runtime Server broke the functions protocol", extra={"error": event.message})

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 FIRST_REPEAT_SECONDS, LONGEST_REPEAT_SECONDS = 0.1, 1.0
 """Between two tries of an uncertain registration or execution."""
+MAX_WARNING_CHARS = 1000
+"""An Event's message has 1,024 bytes at most, and a server of somebody else may say anything."""
 _ISOLATION = {"Worker": pb.FUNCTION_ISOLATION_WORKER, "Fork": pb.FUNCTION_ISOLATION_FORK}
 
 
@@ -81,6 +83,7 @@ class Registrations:
     async def _registered(self, held: Held, response: pb.RegisterFunctionResponse) -> Stage:
         held.registration_id = response.registration.registration_id
         held.linked = self.server.offered(response.functions_socket)
+        held.warning = response.warning[:MAX_WARNING_CHARS]
         if response.state == pb.FUNCTION_REGISTRATION_STATE_READY:
             held.function = Function(state=FunctionState.READY, read_at=clock.monotonic())
         return Stage.REGISTERED  # a function that is not ready yet is asked for, as often as that takes

@@ -13,7 +13,7 @@ class Inbox:
     __slots__ = ("_at", "_data", "_searched")
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self._data: bytes | bytearray = b""
         self._at = 0
         self._searched = 0
 
@@ -21,10 +21,15 @@ class Inbox:
         return len(self._data) - self._at
 
     def push(self, data: bytes) -> None:
-        """Appends *data*."""
+        """Appends *data*; where nothing is left of what came before, it is not copied."""
         if self._at == len(self._data):
-            self._data.clear()
+            self._data = data
             self._at = self._searched = 0
+            return
+        if not isinstance(self._data, bytearray):
+            self._data = bytearray(memoryview(self._data)[self._at :])
+            self._searched = max(0, self._searched - self._at)
+            self._at = 0
         elif self._at > _COMPACT_BYTES:
             del self._data[: self._at]
             self._searched -= self._at
@@ -37,21 +42,26 @@ class Inbox:
         if end < 0:
             self._searched = len(self._data)
             return None
-        line = bytes(memoryview(self._data)[self._at : end])
+        line = self._slice(end)
         self._at = self._searched = end + 1
         return line
 
     def take(self, count: int) -> bytes | None:
         """Takes exactly *count* bytes, or None where fewer are there."""
-        if len(self) < count:
+        if len(self._data) - self._at < count:
             return None
-        taken = bytes(memoryview(self._data)[self._at : self._at + count])
+        taken = self._slice(self._at + count)
         self._at += count
         return taken
 
     def some(self, most: int) -> bytes:
         """Takes what is there, at most *most* bytes."""
         count = min(most, len(self))
-        taken = bytes(memoryview(self._data)[self._at : self._at + count])
+        taken = self._slice(self._at + count)
         self._at += count
         return taken
+
+    def _slice(self, end: int) -> bytes:
+        """Up to *end*; of a bytearray through a view, so that it is copied once."""
+        data = self._data
+        return data[self._at : end] if type(data) is bytes else bytes(memoryview(data)[self._at : end])

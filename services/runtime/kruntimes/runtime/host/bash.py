@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from kruntimes.functions.wire.events import Call
@@ -63,9 +64,9 @@ class BashHost:
         self._scratch = ScratchFolder(config.scratch)
         return Answer(200, b"", "")
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: Call, report: Callable[[int, int], None]) -> None:
         """Makes the call's context, which is what a cancellation reaches."""
-        self._context = context_of(call, attempt=self._attempt)
+        self._context = context_of(call, attempt=self._attempt, report=report)
 
     def invoke(self, call: Call) -> Answer:
         """Runs the function in a subshell and reads its output until its status arrives."""

@@ -19,8 +19,8 @@ from types import FrameType
 from typing import NoReturn
 
 from kruntimes.functions.wire.calls import CallDecoder
-from kruntimes.functions.wire.encode import encode_call, encode_cancel, encode_result
-from kruntimes.functions.wire.events import Call, CallEvent, Cancel, Mode, Quit, Result, Violation
+from kruntimes.functions.wire.encode import encode_call, encode_cancel, encode_progress, encode_result
+from kruntimes.functions.wire.events import Call, CallEvent, Cancel, Mode, Progress, Quit, Result, Violation
 from kruntimes.functions.wire.results import ResultDecoder
 from kruntimes.runtime.host.ends import how_it_ended
 from kruntimes.runtime.host.protocol import ERROR_TYPE, HOST_LIMITS, ErrorDocument, Meta
@@ -141,9 +141,11 @@ class ForkLoop:
         if not data:
             return self._without_answer(call, child)
         for event in child.decoder.feed(data):
-            if isinstance(event, Violation) or (isinstance(event, Result) and event.uid != call.uid):
+            if isinstance(event, Violation) or event.uid != call.uid:
                 return _failed(call, "was ended because it wrote into the host's own link", cancelled=False)
-            if isinstance(event, Result):
+            if isinstance(event, Progress):
+                self._link.sendall(encode_progress(event.uid, done=event.done, total=event.total))
+            else:
                 return _of_child(event)
         return None
 

@@ -23,7 +23,8 @@ class Config:
 
     env: its whole environment. working_dir: absolute. scratch: its folder for temporary files, empty for none.
     forked: each call in a fresh fork (Python only; a call of a Bash function runs in a subshell anyway).
-    max_calls: after which the process asks to be replaced, 0 for never.
+    max_calls: after which the process asks to be replaced, recycle_bytes: what it may hold after a call before it does;
+    0 for never.
     """
 
     handler: str
@@ -33,6 +34,7 @@ class Config:
     scratch: str = ""
     forked: bool = False
     max_calls: int = 0
+    recycle_bytes: int = 0
 
     def encode(self) -> bytes:
         """As JSON."""

@@ -27,6 +27,7 @@ from kruntimes.runtime.host.context import Context
 from kruntimes.runtime.host.leftovers import Leftovers, ScratchFolder
 from kruntimes.runtime.host.protocol import Config, ErrorDocument, Meta
 from kruntimes.runtime.host.serve import NOT_STARTED, Answer, Stopped
+from kruntimes.runtime.proc.limits import memory_of
 
 TASKS_LEFT_SECONDS = 1.0
 """How long tasks that a coroutine left behind get to end after they were cancelled."""
@@ -46,6 +47,7 @@ class PythonHost:
         self._recycle = ""
         self._scratch = ScratchFolder("")
         self._calls_left = 0
+        self._most_bytes = 0
 
     def initialise(self, config: Config) -> Answer:
         """Imports the module and finds the handler."""
@@ -59,13 +61,14 @@ class PythonHost:
             return Answer.error(500, report.fatal(error, config.working_dir))
         self._attempt = config.attempt
         self._calls_left = config.max_calls
+        self._most_bytes = config.recycle_bytes
         self._leftovers = Leftovers()
         self._scratch = ScratchFolder(config.scratch)
         return Answer(200, b"", "", Meta(warning=_threads_lost() if config.forked else ""))
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: Call, report: Callable[[int, int], None]) -> None:
         """Makes the call's context, which is what a cancellation reaches."""
-        self._context = context_of(call, attempt=self._attempt)
+        self._context = context_of(call, attempt=self._attempt, report=report)
 
     def invoke(self, call: Call) -> Answer:
         """Decodes the event, runs the handler, encodes what it returned."""
@@ -104,6 +107,8 @@ class PythonHost:
         if self._leftovers is not None and not self._recycle:
             self._leftovers.end_processes()
         self.tidy_disk()
+        if self._most_bytes and (held := memory_of([os.getpid()])) > self._most_bytes:
+            self._recycle = self._recycle or f"the process holds {held >> 20} MiB after its calls"
 
     def tidy_disk(self) -> None:
         """Removes the temporary files that the call left."""

@@ -5,17 +5,20 @@ The link is a private socket; a forked Python child closes it, an executed progr
 """
 
 import atexit
+import functools
 import os
 import select
 import signal
 import socket
 import sys
+import threading
 from collections import deque
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn, Protocol
 
 from kruntimes.functions.wire.calls import CallDecoder
-from kruntimes.functions.wire.encode import encode_result
+from kruntimes.functions.wire.encode import encode_progress, encode_result
 from kruntimes.functions.wire.events import Call, CallEvent, Cancel, Mode, Quit, Result
 from kruntimes.runtime.host import forks
 from kruntimes.runtime.host.forked import ForkLoop
@@ -60,8 +63,8 @@ class Host(Protocol):
     def initialise(self, config: Config) -> Answer:
         """Prepares the function; 200, or 500 with the reason. Called once, first."""
 
-    def begin(self, call: Call) -> None:
-        """An invocation is about to run: from now on `ask` means this one."""
+    def begin(self, call: Call, report: Callable[[int, int], None]) -> None:
+        """An invocation is about to run: from now on `ask` means this one. report: takes its progress."""
 
     def invoke(self, call: Call) -> Answer:
         """Runs the call that was begun to its end. May be interrupted by `ask` and by Stopped."""
@@ -89,6 +92,7 @@ class _Loop:
         self._events: deque[CallEvent] = deque()
         self._current: str | None = None
         self._asked = self._forked = False
+        self._sending = threading.Lock()  # a handler's threads may report progress
         self._link = socket.socket(fileno=_move(link.detach()))
         self._arrival = select.poll()
         self._arrival.register(self._link, select.POLLIN)
@@ -135,14 +139,15 @@ class _Loop:
                 answer = self._host.initialise(config)
                 self._forked = config.forked and answer.code == 200
             else:
-                self._host.begin(call)
+                self._host.begin(call, functools.partial(self._report, call.uid))
                 self._read_on()  # a cancellation may have come together with the call
                 answer = self._host.invoke(call)
         except Stopped as stopped:
             answer = Answer.error(
                 499, ErrorDocument(reason="Stopped", message="the handler was stopped", type=type(stopped).__name__)
             )
-        self._current = None
+        with self._sending:
+            self._current = None
         if os.getpid() != self._pid:
             os._exit(0)  # a fork made by the handler came back through it; only the original answers
         if self._asked:
@@ -157,6 +162,12 @@ class _Loop:
         )
         if not self._asked:
             self._host.tidy()  # what was left behind must not delay the answer
+
+    def _report(self, uid: str, done: int, total: int) -> None:
+        """Sends progress of the running call; nothing may come after its answer, nor from a fork."""
+        with self._sending:
+            if self._current == uid and os.getpid() == self._pid:
+                self._link.sendall(encode_progress(uid, done=done, total=total))
 
     def _read_on(self) -> None:
         """Takes what has arrived since, without waiting, and obeys a cancellation of the running call."""

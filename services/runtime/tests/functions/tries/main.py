@@ -114,5 +114,18 @@ def writes(text: str) -> str:
     return file.name
 
 
+def keeps_open(folder: str) -> str:
+    """A scratch file, until the test has looked."""
+    import time
+
+    path = writes("a secret")
+    with open(os.path.join(folder, "where.new"), "w") as note:
+        note.write(path)
+    os.rename(os.path.join(folder, "where.new"), os.path.join(folder, "where"))
+    while not os.path.exists(os.path.join(folder, "done")):
+        time.sleep(0.005)
+    return path
+
+
 def sees(path: str) -> str:
     return _told(lambda: _read(path))
