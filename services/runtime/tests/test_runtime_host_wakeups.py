@@ -18,7 +18,7 @@ from kruntimes.runtime.host.serve import Answer, serve
 
 class Echo:
     def initialise(self, config): raise AssertionError
-    def begin(self, call): pass
+    def begin(self, call, report): pass
     def invoke(self, call): return Answer(200, call.payload, "")
     def ask(self): pass
     def tidy(self): pass
