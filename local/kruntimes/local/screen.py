@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = "started as root: user code is not contained; an ordinary user is enough for krt dev"
-ORDINARY = "user code runs as you: it cannot read these processes, but every file and signal that is yours is its too"
+ORDINARY = "user code runs as you: all that is yours is its too, but for the memory of the Python services"
 
 
 @dataclass(frozen=True, slots=True)
