@@ -112,7 +112,8 @@ async def live(place: World) -> None:
     await place.admin.patch_merge(path, {"metadata": {"finalizers": [FINALIZER]}}, dict)
     gone = paths.pods(place.namespace, held.state.assigned_pod)
     await place.admin.delete(gone, grace_seconds=0)
-    await place.until("held", lambda run: not run.holds_finalizer and not run.state.assigned_pod_uid)
+    lost = held.state.assigned_pod_uid  # the other Pod may have it at once
+    await place.until("held", lambda run: not run.holds_finalizer and run.state.assigned_pod_uid != lost)
     await place.create_run("ended", "nowhere", cancelRequested=True, ttlSecondsAfterFinished=1)
     await place.admin.create(
         paths.services(place.namespace), {"metadata": {"name": "other"}, "spec": {"ports": [{"port": 80}]}}, dict
