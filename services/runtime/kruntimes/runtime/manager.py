@@ -247,9 +247,10 @@ class Manager:
                 async with asyncio.timeout(drain):
                     await self.calls.idle(registration.id)
         await self._close(registration.id, self._functions[registration.id])
+        await asyncio.to_thread(self._folders.discard, registration.id[:SCRATCH_NAME_CHARS])
+        # All at once: whoever finds a registration finds its function.
         self.calls.unregister(registration.id)
         self._functions.pop(registration.id, None)
-        await asyncio.to_thread(self._folders.discard, registration.id[:SCRATCH_NAME_CHARS])
         self._registry.remove(registration)
         log.info(
             "function unregistered",
