@@ -186,6 +186,8 @@ async def test_a_task_that_its_server_lost_is_not_begun_anew_in_the_same_attempt
 
 async def test_a_draining_pod_lets_it_end(place: Cluster, world: World, stub: Stub) -> None:
     run = await begun(place, world, stub)
+    await place.until(run, in_phase("Running"))
+    await until(lambda: stub.count("task status") > 0, what="watched: what has only just begun may be given back")
     world.flags["draining"] = True
     world.reconciler.look_at_all()
     asked = stub.count("task status")
