@@ -204,7 +204,8 @@ class Observer:
     def __init__(self, api: Api) -> None:
         self._api = api
         pods = (api.get("/api/v1/namespaces/kruntimes-system/pods") or {}).get("items", [])
-        self._pods = [pod for pod in pods if any(c["name"] == "envoy" for c in pod["spec"]["containers"])]
+        gateways = [pod for pod in pods if any(c["name"] == "envoy" for c in pod["spec"]["containers"])]
+        self._pods = [pod for pod in gateways if "deletionTimestamp" not in pod["metadata"]]
 
     def envoys(self) -> dict[str, str]:
         """Envoy's figures, as Prometheus reads them, of every gateway Pod that can be reached."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from cluster.release import IMAGE, ROOT, Cluster
+from support import eventually
 
 PLACE = "kruntimes-faults"
 KILL = """
@@ -27,8 +28,10 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
             killed += 1
     except (FileNotFoundError, ProcessLookupError):
         pass
-sys.exit(not killed)
+print(killed)
 """
+KILL_SECONDS = 60.0
+"""A container that was killed a moment ago has no process, and its status still names the one before."""
 SIGNAL_SECONDS = 60.0
 
 
@@ -40,10 +43,15 @@ class Killer:
 
     def kill(self, pod: str, container: str, namespace: str = "default") -> None:
         """Ends every process of a container at once; its kubelet starts it again."""
-        found = self.cluster.json("pod", pod, "-n", namespace)
-        states = found["status"].get("initContainerStatuses", []) + found["status"]["containerStatuses"]
-        identity = next(one["containerID"] for one in states if one["name"] == container).partition("://")[2]
-        self.cluster.kubectl("exec", "-n", PLACE, "killer", "--", "python3", "-c", KILL, identity)
+
+        def killed() -> bool:
+            found = self.cluster.json("pod", pod, "-n", namespace)
+            states = found["status"].get("initContainerStatuses", []) + found["status"]["containerStatuses"]
+            identity = next(one["containerID"] for one in states if one["name"] == container).partition("://")[2]
+            said = self.cluster.kubectl("exec", "-n", PLACE, "killer", "--", "python3", "-c", KILL, identity)
+            return int(said) > 0
+
+        eventually(f"a process of {pod}/{container} to kill", killed, KILL_SECONDS)
 
     def restarts(self, pod: str, container: str, namespace: str = "default") -> int:
         """How often the container was started again."""

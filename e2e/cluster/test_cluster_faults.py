@@ -13,6 +13,7 @@ from cluster.faults import Killer, killer, signal_control_plane
 from cluster.release import NAMESPACE, Cluster
 from support import RUNS, Api, Gateway, eventually
 
+pytestmark = pytest.mark.timeout(300)  # several waits of up to two minutes each
 SOURCE = """
 import time
 

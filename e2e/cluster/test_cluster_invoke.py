@@ -46,6 +46,19 @@ def test_through_a_forwarded_port(stack: Any, release: Cluster, api: Api, gatewa
         assert (answer.status_code, answer.json()) == (200, {"got": {"b": 2}})
 
 
+def test_the_notes_lead_to_an_answer(stack: Any, release: Cluster) -> None:
+    """What Helm prints at the end of an install, pasted as it stands."""
+    notes = release.run("helm", "get", "notes", "kruntimes", "-n", NAMESPACE)
+    script = "\n".join(line[2:] for line in notes.splitlines() if line.startswith("  "))
+    try:
+        said = release.run("bash", "-euo", "pipefail", "-c", f"trap 'kill $(jobs -p)' EXIT\n{script}")
+        assert said.endswith('{"name":"you"}'), said
+    finally:
+        release.kubectl("delete", "run/first", "-n", "default", "--ignore-not-found")
+        made = ("serviceaccount/first-caller", "role/first-caller", "rolebinding/first-caller")
+        release.kubectl("delete", *made, "-n", "default", "--ignore-not-found")
+
+
 def test_from_a_pod_with_its_own_token(stack: Any, release: Cluster, api: Api) -> None:
     """A Pod's mounted token is all it needs, if its ServiceAccount may get the Run."""
     name = f"caller-{uuid.uuid4().hex[:8]}"
