@@ -166,6 +166,15 @@ class Cluster:
         found = self.json("pods", "-n", namespace, "-l", selector)["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
+    def gateways_settled(self) -> None:
+        """Waits until the gateways before an upgrade are gone: a node may send a connection to one that drains."""
+
+        def settled() -> bool:
+            pods = self.json("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=kruntimes-gateway")["items"]
+            return not any("deletionTimestamp" in pod["metadata"] for pod in pods)
+
+        eventually("no gateway drains", settled, 120)
+
     def runtime_ready(self, name: str, replicas: int, namespace: str = "default") -> None:
         """Waits until a Runtime has that many ready Pods of its current template, and no other Pods that are free."""
 

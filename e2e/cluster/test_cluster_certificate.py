@@ -55,6 +55,7 @@ def test_a_certificate_of_ones_own_is_served_replaced_and_published(
     _put(release, first)
     try:
         release.upgrade(**{"gateway.tls.secretName": SECRET, "gateway.tls.caBundle": both})
+        release.gateways_settled()
         assert _served(release) == (first / "tls.crt").read_text()
         release.runtime_renewed("python")
         with api.function(ECHO) as run:
@@ -71,6 +72,7 @@ def test_a_certificate_of_ones_own_is_served_replaced_and_published(
                 assert client.post(endpoint["url"], headers=gateway.headers(), json=2).json() == 2
     finally:
         release.rollback(before)
+        release.gateways_settled()
         release.kubectl("delete", "secret", SECRET, "-n", NAMESPACE)
         release.runtime_ready("python", 2)
         release.runtime_ready("bash", 1)
