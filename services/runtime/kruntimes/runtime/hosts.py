@@ -17,6 +17,7 @@ from typing import NoReturn, cast
 from kruntimes.functions.wire.encode import encode_cancel, encode_quit
 from kruntimes.functions.wire.events import Progress, Result, Violation
 from kruntimes.functions.wire.results import ResultDecoder
+from kruntimes.runtime import orders
 from kruntimes.runtime.host.protocol import HOST_LIMITS
 from kruntimes.runtime.host.serve import ASK_SIGNAL
 from kruntimes.runtime.ladder import Action
@@ -200,24 +201,14 @@ class HostProcess:
 
     def _order(self, order: dict[str, object]) -> None:
         if self._end is None:
-            nursery.wake()
-            with contextlib.suppress(OSError):
-                self._control.send(json.dumps(order).encode())
+            orders.send(self._control, order)
 
     def _warned(self) -> None:
-        try:
-            try:
-                packet = self._control.recv(nursery.PACKET_BYTES)
-            except ConnectionResetError:
-                # The warden ended with an order of ours unread, which is told first; its last word lies behind it.
-                packet = self._control.recv(nursery.PACKET_BYTES)
-        except BlockingIOError:
+        document = orders.last_word(self._control)
+        if document is None:
             return
-        except OSError:
-            packet = b""
         self._loop.remove_reader(self._control)
         self._control.close()
-        document = json.loads(packet) if packet else {}
         self._end = Ended(document.get("exit"), document.get("left", 0), self._violation, document.get("passed", ""))
         if self._transport is None:
             self._finish()

@@ -1,15 +1,14 @@
 """The server's side of one task's process: its output, its warden (shell; no rules)."""
 
 import asyncio
-import json
 import os
 import socket
 from collections.abc import Callable
 
+from kruntimes.runtime import orders
 from kruntimes.runtime.host.task import Program
 from kruntimes.runtime.hosts import LOG_READ_BYTES, Ended, Nursery
 from kruntimes.runtime.ladder import Action
-from kruntimes.runtime.proc import nursery
 
 READS_AT_END = 64
 """What a pipe may hold at the end, in reads: its size can be raised to 1 MiB without privileges, to no more."""
@@ -36,24 +35,13 @@ class ProgramProcess:
 
     def act(self, action: Action) -> None:
         """Takes one step of the ladder; a program cannot be asked, so that is SIGTERM too."""
-        order = {"kill": True} if action is Action.KILL else {"term": True}
         if not self.ended.done():
-            nursery.wake()
-            try:
-                self._control.send(json.dumps(order).encode())
-            except OSError:
-                return  # it has ended; its last word is read in a moment
+            orders.send(self._control, {"kill": True} if action is Action.KILL else {"term": True})
 
     def _told(self) -> None:
-        try:
-            try:
-                packet = self._control.recv(nursery.PACKET_BYTES)
-            except ConnectionResetError:
-                packet = self._control.recv(nursery.PACKET_BYTES)
-        except BlockingIOError:
+        document = orders.last_word(self._control)
+        if document is None:
             return
-        except OSError:
-            packet = b""
         self._loop.remove_reader(self._control)
         self._control.close()
         for descriptor in tuple(self._streams):
@@ -61,7 +49,6 @@ class ProgramProcess:
                 if not self._read(descriptor):
                     break
             self._close(descriptor)
-        document = json.loads(packet) if packet else {}
         self.ended.set_result(Ended(document.get("exit"), document.get("left", 0), passed=document.get("passed", "")))
 
     def _read(self, descriptor: int) -> bool:
