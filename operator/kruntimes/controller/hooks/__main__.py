@@ -16,7 +16,6 @@ from kruntimes.controller.hooks.definitions import apply_definitions, remove_def
 from kruntimes.controller.hooks.leave import Leaving
 from kruntimes.controller.hooks.remains import remove_remains
 
-HELM = "app.kubernetes.io/managed-by=Helm"
 DEFAULT_SECONDS = 120.0
 """A call in flight gets 8 s and its clean-up as many; a lost Pod is fenced after 75 s."""
 

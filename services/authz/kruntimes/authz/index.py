@@ -114,7 +114,7 @@ class Index:
         """
         if not self._runtimes.synced.is_set() or self._runtimes.healthy_since() is None:
             return False
-        if f"{namespace}/{runtime}" in self._runtimes.store or self._lookups >= MAX_LOOKUPS:
+        if self.has_runtime(namespace=namespace, runtime=runtime) or self._lookups >= MAX_LOOKUPS:
             return False
         self._lookups += 1
         try:

@@ -117,10 +117,6 @@ def check_task(
     )
 
 
-def _fits(text: str, size: int) -> bool:
-    return len(text.encode()) <= size and "\0" not in text
-
-
 def _command(folder: str, entrypoint: str, kind: str) -> tuple[str, ...] | None:
     """What to execute for the file *entrypoint*, or None where it cannot be."""
     path = os.path.realpath(os.path.join(folder, entrypoint))

@@ -20,9 +20,6 @@ ENVELOPE_TYPE = "application/vnd.kruntimes.invocation+json"
 MAX_BODY_BYTES = 1024 * 1024
 MAX_OUTPUT_BYTES = 1024 * 1024
 MAX_INVOCATION_ID_BYTES = 128
-MAX_HEADER_BYTES = 32 * 1024
-"""What a listener behind Envoy reads of a request line or a header: twice what Envoy lets through (16 KiB in all), so
-that it is always Envoy that refuses, with the error document."""
 DEFAULT_DEADLINE_SECONDS = 60.0
 MAX_DEADLINE_SECONDS = 900.0
 
