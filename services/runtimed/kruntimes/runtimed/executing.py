@@ -4,7 +4,6 @@ No rule stands here; what may be repeated is said by the contract (executor.v1, 
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,17 +16,15 @@ from kruntimes.common.api.views import Run
 from kruntimes.common.errors import NotReady, Terminal
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.runtimed import taskoutputs
+from kruntimes.runtimed.certainty import Uncertain, ask
 from kruntimes.runtimed.codes import execution_ending
-from kruntimes.runtimed.decide import CANCEL_SECONDS, REGISTRATION_SECONDS
+from kruntimes.runtimed.decide import CANCEL_SECONDS
 from kruntimes.runtimed.errorinfo import info_of
 from kruntimes.runtimed.executor import Executor
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.observed import Ending, Execution, ExecutionState, Stage
-from kruntimes.runtimed.registering import FIRST_REPEAT_SECONDS, LONGEST_REPEAT_SECONDS
 from kruntimes.runtimed.registration import RuntimeServer
 from kruntimes.runtimed.source import Home, task_path
-
-log = logging.getLogger(__name__)
 
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 0.5
 """Between two looks whether a task that was cancelled has ended."""
@@ -48,43 +45,20 @@ class Executions:
         held.task = self.tasks.create_task(self._executing(held, request_of(run, held, self.home)))
 
     async def _executing(self, held: Held, request: pb.ExecuteRequest) -> None:
-        """Repeats an uncertain Execute under the same id until it is certain, or too late."""
-        wait, text = FIRST_REPEAT_SECONDS, "it cannot be reached"
-        stage, ending = Stage.PREPARED, None
-        try:
-            while (left := held.since + REGISTRATION_SECONDS - clock.monotonic()) > 0:
-                if await self.server.ready(left):
-                    held.sent = True
-                    try:
-                        await self._executor.execute(request)
-                    except grpc.aio.AioRpcError as error:
-                        text = f"{error.code().name}: {error.details()}"
-                        if error.code() is grpc.StatusCode.ALREADY_EXISTS:
-                            # An attempt before this one, of which the last step was lost with its process.
-                            if (trouble := await self._stopped(held)) is None:
-                                continue
-                            text = trouble
-                        else:
-                            ending = execution_ending(error.code().name, info_of(error), error.details() or "")
-                    else:
-                        stage = Stage.REGISTERED
-                        return
-                    if ending is not None:
-                        held.sent = False
-                        return
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, LONGEST_REPEAT_SECONDS)
-            limit = f"{REGISTRATION_SECONDS:.0f} s"
-            ending = Ending(
-                reason=Reason.RUNTIME_SERVER_FAILED,
-                message=f"no answer of the Runtime Server within {limit}; the last: {text}",
-            )
-        except Exception as error:  # a bug of ours must end this attempt, not this process
-            log.exception("execution failed", extra={"run_uid": held.epoch.run_uid})
-            ending = Ending(reason=Reason.TASK_FAILED, message=type(error).__name__)
-        finally:
-            held.task, held.stage, held.ending = None, stage, held.ending or ending
-            self.wake(held.key)
+        """Executes under the same id until that is certain, or too late."""
+
+        async def send(_: float) -> Stage:
+            await self._executor.execute(request)
+            return Stage.REGISTERED
+
+        async def read(error: grpc.aio.AioRpcError, text: str) -> Ending | Uncertain:
+            if error.code() is grpc.StatusCode.ALREADY_EXISTS:
+                # An attempt before this one, of which the last step was lost with its process.
+                trouble = await self._stopped(held)
+                return Uncertain(text, at_once=True) if trouble is None else Uncertain(trouble)
+            return execution_ending(error.code().name, info_of(error), error.details() or "") or Uncertain(text)
+
+        await ask(held, self.server, send, read, what="execution", bug=Reason.TASK_FAILED, wake=self.wake)
 
     async def _stopped(self, held: Held) -> str | None:
         """Stops what an earlier attempt has left; why that is not known to be done, or None."""

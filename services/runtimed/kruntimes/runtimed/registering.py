@@ -4,7 +4,6 @@ No rule stands here; what may be repeated is said by the contract (executor.v1, 
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from kruntimes.common.api.reasons import Reason
 from kruntimes.common.api.views import Run
 from kruntimes.common.errors import NotReady
 from kruntimes.pb import executor_v1_pb2 as pb
+from kruntimes.runtimed.certainty import Uncertain, ask
 from kruntimes.runtimed.codes import registration_ending
 from kruntimes.runtimed.decide import REGISTRATION_SECONDS
 from kruntimes.runtimed.digest import registration_digest
@@ -23,10 +23,6 @@ from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.observed import Ending, Function, FunctionState, Stage
 from kruntimes.runtimed.registration import RuntimeServer
 
-log = logging.getLogger(__name__)
-
-FIRST_REPEAT_SECONDS, LONGEST_REPEAT_SECONDS = 0.1, 1.0
-"""Between two tries of an uncertain registration or execution."""
 MAX_WARNING_CHARS = 1000
 """An Event's message has 1,024 bytes at most, and a server of somebody else may say anything."""
 _ISOLATION = {"Worker": pb.FUNCTION_ISOLATION_WORKER, "Fork": pb.FUNCTION_ISOLATION_FORK}
@@ -48,37 +44,15 @@ class Registrations:
         held.task = self.tasks.create_task(self._registering(held, held.request))
 
     async def _registering(self, held: Held, request: pb.RegisterFunctionRequest) -> None:
-        """Repeats an uncertain registration under the same attempt until it is certain, or too late."""
-        wait, text = FIRST_REPEAT_SECONDS, "it cannot be reached"
-        stage, ending = Stage.PREPARED, None
-        try:
-            while (left := held.since + REGISTRATION_SECONDS - clock.monotonic()) > 0:
-                if await self.server.ready(left):
-                    held.sent = True
-                    try:
-                        response = await self.server.register(request, timeout=left)
-                    except grpc.aio.AioRpcError as error:
-                        text = f"{error.code().name}: {error.details()}"
-                        ending = registration_ending(error.code().name, info_of(error), error.details() or "")
-                    else:
-                        stage = await self._registered(held, response)
-                        return
-                    if ending is not None:
-                        held.sent = False
-                        return
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, LONGEST_REPEAT_SECONDS)
-            limit = f"{REGISTRATION_SECONDS:.0f} s"
-            ending = Ending(
-                reason=Reason.RUNTIME_SERVER_FAILED,
-                message=f"no answer of the Runtime Server within {limit}; the last: {text}",
-            )
-        except Exception as error:  # a bug of ours must end this attempt, not this process
-            log.exception("registration failed", extra={"run_uid": held.epoch.run_uid})
-            ending = Ending(reason=Reason.REGISTRATION_FAILED, message=type(error).__name__)
-        finally:
-            held.task, held.stage, held.ending = None, stage, held.ending or ending
-            self.wake(held.key)
+        """Registers under the same attempt until that is certain, or too late."""
+
+        async def send(left: float) -> Stage:
+            return await self._registered(held, await self.server.register(request, timeout=left))
+
+        async def read(error: grpc.aio.AioRpcError, text: str) -> Ending | Uncertain:
+            return registration_ending(error.code().name, info_of(error), error.details() or "") or Uncertain(text)
+
+        await ask(held, self.server, send, read, what="registration", bug=Reason.REGISTRATION_FAILED, wake=self.wake)
 
     async def _registered(self, held: Held, response: pb.RegisterFunctionResponse) -> Stage:
         held.registration_id = response.registration.registration_id
