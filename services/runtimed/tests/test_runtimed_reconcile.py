@@ -3,16 +3,14 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from tests.runtimed_git import commit, serving_git
 from tests.runtimed_stub import READY, Stub, serving, until
-from tests.runtimed_world import Cluster, World, cluster, in_phase, reason, runtimed
+from tests.runtimed_world import Cluster, World, in_phase, reason, runtimed
 
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.names import FINALIZER
@@ -25,32 +23,6 @@ from kruntimes.runtimed.invocation import Answer, Invocation
 from kruntimes.runtimed.source import Home, found, materialise
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]
-
-
-@pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def place(control_plane: Path) -> AsyncIterator[Cluster]:
-    async with cluster(control_plane) as made:
-        yield made
-
-
-@pytest.fixture
-def stub() -> Stub:
-    return Stub()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    (tmp_path / "workspace").mkdir()
-    return tmp_path / "workspace"
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def world(place: Cluster, stub: Stub, tmp_path: Path, workspace: Path) -> AsyncIterator[World]:
-    async with (
-        serving(stub, tmp_path / "executor.sock"),
-        runtimed(place, tmp_path / "executor.sock", workspace) as made,
-    ):
-        yield made
 
 
 async def ready(place: Cluster, world: World, **spec: object) -> tuple[Run, Held]:

@@ -1,13 +1,11 @@
 """A task's life under runtimed, on a real kube-apiserver, with a Runtime Server that can be told to fail."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from tests.runtimed_stub import Stub, serving, until
-from tests.runtimed_world import Cluster, World, cluster, in_phase, reason, runtimed
+from tests.runtimed_world import Cluster, World, in_phase, reason, runtimed
 
 from kruntimes.common.api.names import FINALIZER
 from kruntimes.common.api.views import Run
@@ -19,30 +17,6 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)
 
 CODE = "#!/bin/sh\necho done\n"
 TWICE = {"maxAttempts": 2}
-
-
-@pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def place(control_plane: Path) -> AsyncIterator[Cluster]:
-    async with cluster(control_plane) as made:
-        yield made
-
-
-@pytest.fixture
-def stub() -> Stub:
-    return Stub()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    (tmp_path / "workspace").mkdir()
-    return tmp_path / "workspace"
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def world(place: Cluster, stub: Stub, tmp_path: Path, workspace: Path) -> AsyncIterator[World]:
-    socket = tmp_path / "executor.sock"
-    async with serving(stub, socket), runtimed(place, socket, workspace) as made:
-        yield made
 
 
 async def begun(place: Cluster, world: World, stub: Stub, **spec: Any) -> Run:
