@@ -194,6 +194,16 @@ class World:
         path = paths.pods(pod.metadata.namespace, pod.metadata.name, "status")
         await self.admin.apply(path, body, dict, manager="kubelet")
 
+    async def bind(self, pod: Pod) -> None:
+        """Gives a Pod a node: one without is called Failed by Kubernetes soon after its deletion, which is a fence."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.metadata.name},
+            "target": {"kind": "Node", "name": "elsewhere"},
+        }
+        await self.admin.create(f"{paths.pods(self.namespace, pod.metadata.name)}/binding", body, dict)
+
     async def ready_pods(self, runtime: str, count: int) -> list[Pod]:
         """Waits for a Runtime's Pods and brings them to life."""
         pods = await self.pods(runtime, count)

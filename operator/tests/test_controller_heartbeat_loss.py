@@ -93,6 +93,7 @@ async def test_a_deleting_pod_is_fenced_once_it_is_unserved_and_silent_for_long_
         await invoked(place, "held")
         path = paths.pods(place.namespace, pod.metadata.name)
         await place.admin.patch_merge(path, {"metadata": {"finalizers": ["test/keeps-it"]}}, dict)
+        await place.bind(pod)
         await place.admin.delete(path, grace_seconds=0)
         await place.beat(pod)
         withdrawn = await place.until("held", lambda run: reason(run) == "RuntimePodLost")
