@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
+from tests.ordinary_user import as_ordinary_user
 
 from kruntimes.pb import executor_v1_pb2 as pb
 from kruntimes.pb import executor_v1_pb2_grpc as rpc
@@ -33,7 +34,7 @@ class Server:
 
     def __init__(
         self, folder: Path, host: str, *, init_seconds: float = 30.0, runtimed_pid: int | None = None,
-        user: int | None = None, options: tuple[str, ...] = (),
+        ordinary_user: bool = False, options: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self.socket = folder / "executor.sock"
         self.functions_socket = folder / "functions.sock"
@@ -43,12 +44,12 @@ class Server:
         environment |= {"KRUNTIMES_STATE_DIR": str(folder)}
         environment |= {"KRUNTIMES_FUNCTIONS_SOCKET": str(self.functions_socket), "FROM_THE_CONTAINER": "yes"}
         environment |= {"KRUNTIMES_RUNTIMED_PID": str(os.getpid() if runtimed_pid is None else runtimed_pid)}
+        argv = [sys.executable, "-m", "kruntimes.runtime", "--host", host, "--metrics-port", "0"]
+        argv += ["--init-seconds", str(init_seconds), *options]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "kruntimes.runtime", "--host", host, "--metrics-port", "0",
-                 "--init-seconds", str(init_seconds), *options],
-                env=environment, stderr=log, stdout=log, stdin=subprocess.DEVNULL, cwd=folder, user=user, group=user,
-                extra_groups=None if user is None else [],
+                as_ordinary_user(argv) if ordinary_user else argv,
+                env=environment, stderr=log, stdout=log, stdin=subprocess.DEVNULL, cwd=folder,
             )  # fmt: skip
 
     def text(self) -> str:

@@ -5,17 +5,13 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.ordinary_user import needs_ordinary_user, uid
 from tests.runtime_process import FUNCTIONS, Client, Server, alive, connect, until, wait_until
-
-NOBODY = 65534
-"""Nothing of the machine is this user's."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +21,7 @@ def folder() -> Iterator[Path]:
     try:
         shutil.copy(FUNCTIONS / "tries" / "main.py", path)
         if os.geteuid() == 0:
-            os.chown(path, NOBODY, NOBODY)
+            os.chown(path, uid(), uid())
         yield path
     finally:
         shutil.rmtree(path)
@@ -33,13 +29,8 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    user = NOBODY if os.geteuid() == 0 else None
-    try:
-        subprocess.run([sys.executable, "-c", "import kruntimes.runtime.main"], user=user, group=user, cwd=folder,
-                       extra_groups=None if user is None else [], check=True, capture_output=True)  # fmt: skip
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("an ordinary user cannot start this interpreter")
-    server = Server(folder, "python", user=user)
+    needs_ordinary_user()
+    server = Server(folder, "python", ordinary_user=True)
     try:
         yield server
         assert server.stop() == 0, server.text()[-2000:]
@@ -121,7 +112,7 @@ async def test_scratch_folders_are_shared_by_the_functions_of_one_user_and_by_no
         if part == folder:
             break
         mode = part.stat()
-        assert (mode.st_mode & 0o077, mode.st_uid) == (0, NOBODY if os.geteuid() == 0 else os.geteuid())
+        assert (mode.st_mode & 0o077, mode.st_uid) == (0, uid())
     (folder / "done").touch()
     await running
     assert await sees.output(json.dumps(path).encode()) == b"ENOENT", "nothing of a call is left for a later one"
