@@ -243,6 +243,9 @@ def test_a_kill_of_each_process_is_recovered_from_and_that_of_the_control_plane_
             return one.krt("invoke", made.stdout.strip() or "none", "-d", '{"n":1}').stdout == '{"n":1}'
 
         eventually(f"a new Run works after a kill of {what}", a_new_run_works)
+        eventually(
+            f"the file's own Run answers after a kill of {what}", lambda: one.krt("invoke", "die").returncode == 1
+        )
     assert one.process.poll() is None, one.output.read_text()
     for service in ("router", "gateway"):
         asyncio.run(delete_pod(Path(one.said(r"^export KUBECONFIG=(\S+)$")[1]), SYSTEM_NAMESPACE, service))

@@ -44,6 +44,11 @@ def test_manifests_in_the_order_of_their_names_then_files_that_none_names(tmp_pa
         "runtime": "python",
         "source": {"inline": "y\n", "inlinePath": "free.py"},
         "mode": {"function": {"handler": "free.handler"}},
+        "retryPolicy": {
+            "maxAttempts": 100,
+            "backoff": "1s",
+            "retryableReasons": ["RuntimePodLost", "FencedUnregistered", "RuntimeServerFailed"],
+        },
     }
     assert found.runs[2]["spec"]["runtime"] == "bash"
     assert [obj["kind"] for obj in found.others] == ["ConfigMap"]

@@ -12,12 +12,17 @@ from typing import Any
 import yaml
 
 from kruntimes.common.api.names import API_VERSION
+from kruntimes.common.api.reasons import Reason
 from kruntimes.common.errors import Terminal
 from kruntimes.local import syntax
 
 RUNTIMES = {".py": "python", ".sh": "bash"}
 HANDLER = "handler"
 """The function that a file without a manifest is expected to have."""
+ATTEMPTS = 100
+"""As many as the API allows: on a laptop a function that was asked for stays until `krt dev` ends."""
+OUTLIVED = (Reason.RUNTIME_POD_LOST, Reason.FENCED_UNREGISTERED, Reason.RUNTIME_SERVER_FAILED)
+"""What goes wrong around a function, and not with it: code that cannot be registered is told of at once."""
 
 
 class BadProject(Terminal):
@@ -153,6 +158,7 @@ def run_of(file: str, text: str) -> dict[str, Any]:
             "runtime": RUNTIMES[suffix],
             "source": {"inline": text, "inlinePath": file},
             "mode": {"function": {"handler": f"{stem}.{HANDLER}"}},
+            "retryPolicy": {"maxAttempts": ATTEMPTS, "backoff": "1s", "retryableReasons": list(OUTLIVED)},
         },
     }
 
