@@ -50,6 +50,7 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.runs: dict[str, dict[str, Any]] = {}
+        self.made_phase = "Ready"
         self.reply = Reply()
         self.logs: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.calls: list[tuple[str, str, dict[str, str], bytes]] = []
@@ -130,7 +131,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if path == RUNS and self.command == "POST":
             made = json.loads(body)
             name = made["metadata"].get("name") or made["metadata"]["generateName"] + "x"
-            self.state.add_run(name)
+            self.state.add_run(name, phase=self.state.made_phase)
             self.state.runs[name]["spec"] = made["spec"]
             self._answer(201, json.dumps(self.state.runs[name]).encode())
         elif path == RUNS:

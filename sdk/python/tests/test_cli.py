@@ -203,6 +203,42 @@ def test_a_run_or_one_invocation_is_cancelled(server: Server) -> None:
     assert server.calls[-1][1].endswith("/invocations/i%2F1:cancel")
 
 
+def test_a_run_that_has_ended_is_not_said_to_be_asked_to(server: Server) -> None:
+    server.add_run("hello", phase="Succeeded", ready=False)
+    result = krt(server, "cancel", "hello")
+    assert (result.exit_code, result.output) == (0, "Run hello has ended already: Succeeded\n")
+    assert "cancelRequested" not in server.runs["hello"]["spec"]
+
+
+@pytest.mark.parametrize("handler", ["hello", "hello.", ".handler"])
+def test_a_handler_without_module_or_function_is_a_wrong_command_line(
+    server: Server, tmp_path: Path, handler: str
+) -> None:
+    file = tmp_path / "hello.py"
+    file.write_text("def handler(event): return event\n")
+    result = krt(server, "run", str(file), "--handler", handler)
+    assert result.exit_code == 2
+    assert f"--handler {handler!r}: not MODULE.FUNCTION, such as hello.handler" in result.output
+    assert server.runs == {}
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "said"),
+    [
+        pytest.param("Succeeded", 0, "", id="succeeded"),
+        pytest.param("Failed", 1, "krt: Run nightly-x ended as Failed", id="failed"),
+        pytest.param("Running", 1, "krt: Run nightly-x is not phase=Succeeded after 0.1 s", id="not-in-time"),
+    ],
+)
+def test_a_task_is_waited_for(server: Server, tmp_path: Path, phase: str, status: int, said: str) -> None:
+    file = tmp_path / "nightly.sh"
+    file.write_text("echo hi\n")
+    server.made_phase = phase
+    result = krt(server, "task", str(file), "--wait", "--wait-timeout", "100ms")
+    assert (result.exit_code, result.stdout) == (status, "nightly-x\n"), result.output
+    assert result.stderr.startswith(said)
+
+
 def placed(server: Server, name: str, *, phase: str = "Ready", deleting: bool = False) -> None:
     """A Run that `krt dev` has put in the place of `hello`."""
     server.add_run(name, phase=phase)

@@ -19,6 +19,7 @@ def command(target: Target, name: str, invocation: str | None) -> None:
     import msgspec
 
     from kruntimes.cli import runs
+    from kruntimes.common.api.phases import TERMINAL
     from kruntimes.common.api.views import Run
     from kruntimes.sdk import wire
     from kruntimes.sdk.errors import ApiError
@@ -29,6 +30,10 @@ def command(target: Target, name: str, invocation: str | None) -> None:
             url, ca = wire.endpoint(msgspec.convert(run, Run))
             client.invoke_url(wire.cancel_url(url, invocation), b"", ca_pem=ca)
             click.echo(f"invocation {invocation} cancelled")
+            return
+        phase = run.get("status", {}).get("phase")
+        if phase in TERMINAL:
+            click.echo(f"Run {run['metadata']['name']} has ended already: {phase}")
             return
         path = wire.runs_path(client.access.namespace, run["metadata"]["name"])
         for tries in range(TRIES, 0, -1):

@@ -44,6 +44,8 @@ def command(
     chosen = runtime or RUNTIMES.get(file.suffix)
     if chosen is None:
         raise click.UsageError(f"--runtime: none is known for {file.suffix or 'a file without a suffix'}")
+    if chosen in RUNTIMES.values() and not all(handler.partition(".")):
+        raise click.UsageError(f"--handler {handler!r}: not MODULE.FUNCTION, such as {file.stem}.handler")
     spec: dict[str, Any] = {}
     if env:
         spec["env"] = [variable(text) for text in env]

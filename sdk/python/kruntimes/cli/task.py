@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from kruntimes.cli.options import Target, connection
+from kruntimes.cli.options import Duration, Target, connection
 from kruntimes.cli.run import RUNTIMES, source_of, variable
 
 
@@ -16,6 +16,8 @@ from kruntimes.cli.run import RUNTIMES, source_of, variable
 @click.option("--name", help="Name of the Run. [default: made of FILE's]")
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable; may be repeated.")
 @click.option("--timeout", metavar="DURATION", help="Longest life of the task, such as 10m.")
+@click.option("--wait", "wait_", is_flag=True, help="Wait until it has ended; exit status 1 unless it succeeded.")
+@click.option("--wait-timeout", type=Duration(), default="10m", show_default=True, help="How long to wait.")
 @connection
 def command(
     target: Target,
@@ -26,11 +28,14 @@ def command(
     name: str | None,
     env: tuple[str, ...],
     timeout: str | None,
+    wait_: bool,
+    wait_timeout: float,
 ) -> None:
     """Declares the task in FILE, with ARGS, and prints the name of its Run. Options of the task itself follow --.
 
-    A task runs once to its end. `krt logs NAME -f` follows what it prints, `krt wait NAME --for phase=Succeeded` waits.
+    A task runs once to its end. `krt logs NAME -f` follows what it prints. The name is printed before a wait begins.
     """
+    from kruntimes.cli.progress import Progress
     from kruntimes.sdk import manifests
 
     chosen = runtime or RUNTIMES.get(file.suffix)
@@ -44,5 +49,7 @@ def command(
     if timeout:
         manifest["spec"]["timeout"] = timeout
     with target.client() as client:
-        made = client.create(manifest)
-    click.echo(made.metadata.name)
+        name = client.create(manifest).metadata.name
+        click.echo(name)
+        if wait_:
+            client.wait(name, "phase=Succeeded", timeout=wait_timeout, seen=Progress())
