@@ -8,7 +8,7 @@ from kruntimes.common.api.names import NAME_LABEL
 from kruntimes.common.api.views import Run, RunStatus
 from kruntimes.local import syntax
 from kruntimes.local.project import run_of
-from kruntimes.local.reload import File, reason, successor
+from kruntimes.local.reload import GONE_LOOKS, File, reason, successor
 
 
 def test_a_new_text_is_given_once_it_has_settled(tmp_path: Path) -> None:
@@ -31,6 +31,18 @@ def test_a_file_that_goes_and_comes_back_is_read_again(tmp_path: Path) -> None:
     assert file.look() is None
     path.write_text("b")
     assert [file.look(), file.look()] == [None, "b"]
+
+
+def test_a_file_that_stays_away_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "f.py"
+    path.write_text("a")
+    file = File(path, "a")
+    file.look()
+    path.unlink()
+    assert [file.look() for _ in range(GONE_LOOKS - 1)] == [None] * (GONE_LOOKS - 1)
+    with pytest.raises(ValueError, match=r"f\.py is gone"):
+        file.look()
+    assert [file.look() for _ in range(3 * GONE_LOOKS)] == [None] * (3 * GONE_LOOKS)
 
 
 def test_a_touch_is_no_change(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from kruntimes.local.project import Source
 
 LOOK_SECONDS = 0.2
 """Between two looks at a file: at once for a person, and a microsecond of stat() for the machine."""
+GONE_LOOKS = 10
+"""An editor that writes a file anew leaves it missing for less than these two seconds."""
 POLL_SECONDS = 0.1
 READY_SECONDS = 60.0
 """A warm Pod takes a function in a second; what takes longer than this is told and given up."""
@@ -60,13 +62,18 @@ class File:
     text: str
     _before: Stamp | None = None
     _read: Stamp | None = None
+    _missed: int = 0
 
     def look(self) -> str | None:
         """The new text, once; None while it is what it was, or is still being written.
 
-        A text is read when two looks in a row saw one stamp. Raises ValueError where it is not UTF-8.
+        A text is read when two looks in a row saw one stamp. Raises ValueError, once, where it is not UTF-8 or is
+        gone for good.
         """
         before, self._before = self._before, Stamp.of(self.path)
+        self._missed = self._missed + 1 if self._before is None else 0
+        if self._missed == GONE_LOOKS:
+            raise ValueError(f"{self.path.name} is gone")
         if self._before is None or self._before != before or self._before == self._read:
             return None
         try:
