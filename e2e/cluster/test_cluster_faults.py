@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from cluster.faults import Killer, killer, signal_control_plane
+from cluster.faults import Killer, killer, restarts, signal_control_plane
 from cluster.release import NAMESPACE, Cluster
 from support import RUNS, Api, Gateway, eventually
 
@@ -26,6 +26,8 @@ SECONDS = 120.0
 CAPACITY = 16
 """Of the Runtime python as the chart has it: two Pods of eight Runs."""
 MANY = 200
+RESTARTS = 2
+"""The kubelet starts a container again at once, then after 10 s, 20 s, and so on."""
 ENDED = ("Succeeded", "Failed", "Timeout", "Cancelled")
 
 
@@ -47,6 +49,23 @@ def nothing_leaks(stack: Any, api: Api, cluster: Cluster) -> Iterator[None]:
     for name in names:
         api.delete(name)
     assert not live(api)
+
+
+@pytest.fixture(autouse=True)
+def rested(stack: Any, cluster: Cluster) -> Iterator[None]:
+    """A container that was killed again and again is started only after a pause of minutes: its Pod is replaced."""
+    yield
+    worn = [pod for pod in cluster.pods("runtime=python", "default") if restarts(pod) >= RESTARTS]
+    for pod in worn:
+        cluster.kubectl("delete", "pod", pod["metadata"]["name"], "-n", "default", "--wait=false")
+    if worn:
+        uids = {pod["metadata"]["uid"] for pod in worn}
+
+        def gone() -> bool:
+            return not uids & {pod["metadata"]["uid"] for pod in cluster.json("pods", "-n", "default")["items"]}
+
+        eventually("worn Pods are gone", gone, SECONDS)
+        cluster.runtime_ready("python", 2)
 
 
 def live(api: Api) -> list[str]:
@@ -193,7 +212,7 @@ def test_the_runtime_server_is_killed_and_the_attempt_goes_on(faults: Killer, ap
     served(gateway, status)
     again = eventually("Ready", lambda: state(api, name) if state(api, name)["phase"] == "Ready" else None, SECONDS)
     assert (again["attempt"], again["assignedPodUID"]) == (1, status["assignedPodUID"])
-    assert faults.restarts(status["assignedPod"], "runtime") >= 1
+    assert restarts(faults.cluster.json("pod", status["assignedPod"], "-n", "default")) >= 1
     api.delete(name)
 
 

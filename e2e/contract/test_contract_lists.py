@@ -69,7 +69,7 @@ PAGES: list[tuple[str, dict[str, str], int, str, str]] = [
      "continue key is not valid"),
     ("with-a-version", {"continue": "TOKEN", "resourceVersion": "5"}, 400, "BadRequest",
      "specifying resource version is not allowed when using continue"),
-    ("limit-word", {"limit": "many"}, 400, "BadRequest", ""),
+    ("limit-word", {"limit": "many"}, 400, "BadRequest", 'strconv.ParseInt: parsing "many": invalid syntax'),
     ("limit-negative", {"limit": "-1"}, 200, "", ""),
     ("limit-zero", {"limit": "0"}, 200, "", ""),
     ("match-without-version", {"resourceVersionMatch": "Exact"}, 422, "Invalid",
@@ -78,12 +78,14 @@ PAGES: list[tuple[str, dict[str, str], int, str, str]] = [
      'resourceVersionMatch: Unsupported value: "Nearly": supported values: "Exact", "NotOlderThan"'),
     ("exact-zero", {"resourceVersion": "0", "resourceVersionMatch": "Exact"}, 422, "Invalid",
      'resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'),
-    ("version-word", {"resourceVersion": "soon"}, 400, "BadRequest", 'invalid resource version'),
+    ("version-word", {"resourceVersion": "soon"}, 400, "BadRequest",
+     'invalid resource version: resourceVersion: Invalid value: "soon": strconv.ParseUint: parsing "soon": '),
     ("any-version", {"resourceVersion": "0"}, 200, "", ""),
     ("any-not-older", {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}, 200, "", ""),
     ("initial-events-without-watch", {"sendInitialEvents": "true"}, 422, "Invalid",
      "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
-    ("timeout-word", {"timeoutSeconds": "soon"}, 400, "BadRequest", ""),
+    ("timeout-word", {"timeoutSeconds": "soon"}, 400, "BadRequest",
+     'strconv.ParseInt: parsing "soon": invalid syntax'),
 ]  # fmt: skip
 
 

@@ -33,6 +33,27 @@ UNFIT = "the server rejected our request due to an error in our request"
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        pytest.param({"op": "remove"}, 400, "object into Go value of type []handlers.jsonPatchOp", id="object"),
+        pytest.param(True, 400, "bool into Go value of type []handlers.jsonPatchOp", id="bool"),
+        pytest.param(1, 400, "number into Go value of type []handlers.jsonPatchOp", id="number"),
+        pytest.param([1], 400, "number into Go value of type handlers.jsonPatchOp", id="number-for-operation"),
+        pytest.param(["x"], 400, "string into Go value of type handlers.jsonPatchOp", id="text-for-operation"),
+        pytest.param([None], 422, UNFIT, id="null-for-operation"),
+    ],
+)  # fmt: skip
+def test_a_json_patch_that_is_no_list_of_operations(
+    api: Api, ns: str, name: str, resource: str, body: object, code: int, said: str
+) -> None:
+    make(api, resource, ns, name)
+    api.patch(at(resource, ns, name), body, type=JSON_PATCH).refused(
+        code, "BadRequest" if code == 400 else "Invalid", said
+    )
+
+
+@BOTH
 @pytest.mark.parametrize(("ops", "expected"), [pytest.param(*row[1:], id=row[0]) for row in JSON_PATCHES])
 def test_json_patch(api: Api, ns: str, name: str, resource: str, ops: list[Json], expected: Json | None) -> None:
     """What does not fit is 422 for the request as a whole, and nothing of it is written."""

@@ -57,9 +57,7 @@ def number(query: Query, name: str) -> int | None:
             raise ValueError
         return int(text)
     except ValueError:
-        raise bad_request(
-            f'unable to decode query parameter {name}: strconv.ParseInt: parsing "{text[:40]}": invalid syntax'
-        ) from None
+        raise bad_request(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax') from None
 
 
 MAX_MANAGER = 128

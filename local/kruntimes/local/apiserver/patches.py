@@ -24,17 +24,28 @@ class NotApplicable(Exception):
     """An operation does not fit the document."""
 
 
+_GO_NAMES = {"integer": "number", "boolean": "bool"}
+
+
+def _undecodable(value: object, target: str) -> StatusError:
+    found = type_of(value)
+    return bad_request(
+        f"error decoding patch: json: cannot unmarshal {_GO_NAMES.get(found, found)} into Go value of type {target}"
+    )
+
+
 def json_patch(resource: Resource, current: Json, patch: object) -> Json:
     """The document after all operations; *current* is not changed."""
     if not isinstance(patch, list):
-        raise bad_request(f"json: cannot unmarshal {type_of(patch)} into Go value of type jsonpatch.Patch")
-    if any(not isinstance(op, dict) for op in patch):
-        raise bad_request("json: cannot unmarshal into Go value of type jsonpatch.Operation")
+        raise _undecodable(patch, "[]handlers.jsonPatchOp")
+    for op in patch:
+        if op is not None and not isinstance(op, dict):
+            raise _undecodable(op, "handlers.jsonPatchOp")
     if len(patch) > MAX_OPERATIONS:
         allowed = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {allowed}")
     try:
-        patched = operate(current, patch)
+        patched = operate(current, [op or {} for op in patch])
     except NotApplicable:
         message = "the server rejected our request due to an error in our request"
         raise StatusError(422, "Invalid", message) from None

@@ -65,7 +65,8 @@ def list_options(query: Query) -> ListOptions:
             raise bad_request("specifying resource version is not allowed when using continue")
         return ListOptions(limit=limit, token=token)
     if text and not text.isdecimal():
-        raise bad_request(f'invalid resource version: strconv.ParseUint: parsing "{text[:40]}": invalid syntax')
+        cause = invalid_value("resourceVersion", text[:40], f'strconv.ParseUint: parsing "{text[:40]}": invalid syntax')
+        raise bad_request(f"invalid resource version: {cause.field}: {cause.message}")
     asked = int(text or "0")
     return ListOptions(limit=limit, token="", exact=asked if match == "Exact" else None, at_least=asked)
 

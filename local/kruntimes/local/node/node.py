@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 from kruntimes.common import clock
@@ -57,6 +58,18 @@ def status(*, now: str, since: str, log_port: int | None) -> dict[str, Any]:
         "capacity": resources,
         "allocatable": resources,
         "addresses": [{"type": "InternalIP", "address": HOST_IP}, {"type": "Hostname", "address": "localhost"}],
+        "nodeInfo": {
+            "kubeletVersion": f"v{version('kruntimes')}+krt-dev",
+            "kernelVersion": platform.release(),
+            "architecture": platform.machine(),
+            "operatingSystem": "linux",
+            "osImage": "",
+            "containerRuntimeVersion": "process://",
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+            "kubeProxyVersion": "",
+        },
         "conditions": [c | {"lastHeartbeatTime": now, "lastTransitionTime": since} for c in conditions],
     }
     if log_port is not None:
