@@ -127,6 +127,8 @@ _METHOD = Deny(outcomes.METHOD_NOT_ALLOWED, "only POST is allowed")
 _BAD_ID = Deny(
     outcomes.BAD_INVOCATION_ID, "X-Kruntime-Invocation-ID must be 1 to 128 bytes of visible ASCII, given once"
 )
+_LONGEST = outcomes.MAX_BODY_BYTES
+_LENGTH_DIGITS = len(str(_LONGEST))
 _HOST = Deny(outcomes.BAD_REQUEST, "Host may be given once")
 _TIMEOUT_TWICE = Deny(outcomes.BAD_TIMEOUT, "X-Kruntime-Timeout-Ms may be given once")
 
@@ -141,7 +143,7 @@ def read(check: Check, policy: Policy) -> Asked | Deny:
         return _QUERY
     if check.method != "POST":
         return _METHOD
-    if len(check.hosts) > 1 or any("," in host for host in check.hosts):
+    if len(check.hosts) > 1 or (check.hosts and "," in check.hosts[0]):
         return _HOST
     if check.invocation_ids and check.invocation_id is None:
         return _BAD_ID
@@ -199,8 +201,7 @@ def decide(asked: Asked, known: str | None, review: Verdict | None) -> Allow | D
 
 def _oversized(lengths: tuple[str, ...]) -> bool:
     """Whether a length is declared that no body may have; what is not a number is Envoy's to refuse."""
-    limit = outcomes.MAX_BODY_BYTES
-    digits = len(str(limit))
-    return any(
-        text.isascii() and text.isdigit() and (len(text.lstrip("0")) > digits or int(text) > limit) for text in lengths
-    )
+    for text in lengths:
+        if text.isascii() and text.isdigit() and (len(text.lstrip("0")) > _LENGTH_DIGITS or int(text) > _LONGEST):
+            return True
+    return False

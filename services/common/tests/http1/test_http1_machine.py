@@ -1,5 +1,6 @@
 """What bytes become requests, which are refused, and that their pieces do not matter."""
 
+import gc
 from itertools import pairwise
 from typing import Any
 
@@ -67,6 +68,20 @@ def test_headers_are_read_by_their_name_in_every_spelling() -> None:
     assert (request.values(b"none"), request.value(b"none"), request.once(b"none")) == ((), None, None)
     assert request.value(b"c") == "\udcff"
     assert "1" not in repr(request)
+
+
+def test_a_request_leaves_nothing_to_the_garbage_collector() -> None:
+    """What only a collection would free takes new memory for every request, and a walk through all of it at the end."""
+    machine = Machine(LIMITS)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            machine.feed(HEAD + b"content-length: 3\r\n\r\nabc")
+            assert machine.next() is not None
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from kruntimes.common.tally import Spread, Tally
 from kruntimes.runtime.ladder import Action
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900)
@@ -13,7 +14,7 @@ class Metrics:
     """What is counted; each method is named after the event."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._invocations = Counter(
+        self._invocations = Tally(
             "kruntimes_runtime_invocations", "Invocations that ended, by code.", ["code"], registry=registry
         )
         self._refused = Counter(
@@ -23,7 +24,7 @@ class Metrics:
             "kruntimes_runtime_stops", "Invocations that were stopped, by the last step taken.", ["stage"],
             registry=registry,
         )  # fmt: skip
-        self._seconds = Histogram(
+        self._seconds = Spread(
             "kruntimes_runtime_invocation_seconds", "From admission to the end of the work.", buckets=_BUCKETS,
             registry=registry,
         )  # fmt: skip
@@ -41,7 +42,6 @@ class Metrics:
             "kruntimes_runtime_tasks", "Task executions that ended.", ["outcome", "reason"], registry=registry
         )
         self._in_flight = Gauge("kruntimes_runtime_in_flight", "Invocations that run now.", registry=registry)
-        self._by_code: dict[int, Counter] = {}
         for stage in Action:
             self._stops.labels(stage.value)
 
@@ -51,10 +51,7 @@ class Metrics:
 
     def invoked(self, *, code: int, stage: Action | None, seconds: float) -> None:
         """An invocation ended."""
-        counter = self._by_code.get(code)
-        if counter is None:
-            counter = self._by_code[code] = self._invocations.labels(str(code))
-        counter.inc()
+        self._invocations.add(str(code))
         self._seconds.observe(seconds)
         if stage is not None:
             self._stops.labels(stage.value).inc()

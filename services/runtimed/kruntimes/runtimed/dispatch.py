@@ -52,8 +52,7 @@ OnAnswer = Callable[[Answer | Failure], None]
 class _Work:
     """A slot in use. cancelled: somebody asked for its end, by id or because the epoch ends.
 
-    call: over gRPC. on_answer: on the functions socket, who is told, once; latest: when that must have been, on the
-    loop's clock.
+    call: over gRPC. on_answer: on the functions socket, who is told, once; latest: when that must have been, monotonic.
     """
 
     slot: Slot
@@ -148,10 +147,9 @@ class Dispatcher:
             self._end(work)
             self._answer(work, failure(outcomes.BAD_REQUEST, "the content type cannot be passed on", invocation.id))
         else:
-            loop = asyncio.get_running_loop()
-            work.latest = loop.time() + invocation.seconds + DEADLINE_GRACE_SECONDS
-            if self._watch is None:
-                self._watch = loop.call_later(LOOK_SECONDS, self._look, link)
+            work.latest = clock.monotonic() + invocation.seconds + DEADLINE_GRACE_SECONDS
+            if self._watch is None:  # no call otherwise asks for the loop, which costs a system call
+                self._watch = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, link)
 
     def _left(self, link: FunctionsLink, work: _Work) -> None:
         """The caller has gone; the slot waits for the work's end."""
@@ -179,12 +177,12 @@ class Dispatcher:
 
     def _look(self, link: FunctionsLink) -> None:
         """Ends what is overdue, and looks again for as long as anything is under way."""
-        loop, self._watch = asyncio.get_running_loop(), None
-        now = loop.time()
+        self._watch = None
+        now = clock.monotonic()
         for work in [work for work in self._work.values() if work.latest <= now]:
             self._overdue(link, work)
         if self._work:
-            self._watch = loop.call_later(LOOK_SECONDS, self._look, link)
+            self._watch = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, link)
 
     def _overdue(self, link: FunctionsLink, work: _Work) -> None:
         """The Runtime Server has not kept the deadline: the caller is answered, and the work is waited for."""

@@ -101,6 +101,8 @@ class Machine:
     def _read_head(self) -> Fault | Request | None:
         """Takes a head from the buffer; a request without a body is whole with it."""
         buffer = self._buffer
+        if not buffer:
+            return None
         if buffer.startswith(b"\r\n"):  # RFC 9112, 2.2: empty lines before a request are read over
             while buffer.startswith(b"\r\n"):
                 del buffer[:2]
@@ -128,6 +130,7 @@ class Machine:
             if fields.too_many:
                 return self._fault(Wrong.HEAD_TOO_LARGE, "the request has too many headers")
             return self._fault(Wrong.MALFORMED, "the request is not well-formed HTTP/1.1")
+        del fields.parser  # it holds the fields: a circle that only a collection would end, every request's memory anew
         request = Request(
             method=parser.get_method().decode("ascii"),
             target=fields.target.decode("ascii", "surrogateescape"),

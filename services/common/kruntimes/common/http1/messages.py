@@ -32,8 +32,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def values(self, name: bytes) -> tuple[str, ...]:
         """Every value of the header *name* (lower case); bytes that are not UTF-8 become lone surrogates."""
-        found = self.headers.get(name)
-        return tuple(value.decode("utf-8", "surrogateescape") for value in found) if found else ()
+        found = self.headers.get(name, ())
+        return tuple([value.decode("utf-8", "surrogateescape") for value in found])
 
     def value(self, name: bytes) -> str | None:
         """The header's first value, or None."""
