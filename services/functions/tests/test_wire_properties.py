@@ -9,7 +9,8 @@ from kruntimes.functions.wire import commands, fields
 from kruntimes.functions.wire.calls import CallDecoder
 from kruntimes.functions.wire.encode import NotEncodable, encode_call, encode_result
 from kruntimes.functions.wire.events import Call, CallEvent, Mode, Result
-from kruntimes.functions.wire.fields import quote, split
+from kruntimes.functions.wire.fields import FieldError, quote, split
+from kruntimes.functions.wire.invocations import forwarded_frame, invocation_call, invocation_frame, invocation_id_of
 from kruntimes.functions.wire.limits import WireLimits
 from kruntimes.functions.wire.results import ResultDecoder
 
@@ -160,3 +161,35 @@ def test_the_short_way_reads_calls_as_the_careful_one(
 @given(parts=st.lists(TEXT, max_size=5))
 def test_fields_are_read_back(parts: list[str]) -> None:
     assert split(" ".join(quote(part) for part in parts)) == parts
+
+
+@given(
+    registration=st.sampled_from(["8f3c", "", "a b", "a\nb", 'a"b']),
+    invocation_id=st.text(st.characters(codec="utf-8"), max_size=130),
+    attempt=st.integers(1, 10**9 - 1),
+    millis=st.integers(0, 900_000),
+    payload=st.binary(max_size=40),
+    content_type=st.sampled_from(["", "application/json", "text/plain; charset=utf-8", "a\rb"]),
+)
+def test_an_invocation_is_written_at_once_as_its_call_is(
+    registration: str, invocation_id: str, attempt: int, millis: int, payload: bytes, content_type: str
+) -> None:
+    call = invocation_call(
+        tx="t1", registration=registration, invocation_id=invocation_id, attempt=attempt, millis=millis,
+        payload=payload, content_type=content_type,
+    )  # fmt: skip
+
+    def at_once() -> bytes:
+        return invocation_frame(
+            tx="t1", registration=registration, invocation_id=invocation_id, attempt=attempt, millis=millis,
+            payload=payload, content_type=content_type,
+        )  # fmt: skip
+
+    try:
+        expected = encode_call(call, Mode.LINK)
+    except NotEncodable:
+        with pytest.raises(FieldError):
+            at_once()
+        return
+    assert at_once() == expected == forwarded_frame(call, millis=millis)
+    assert invocation_id_of(call) == invocation_id

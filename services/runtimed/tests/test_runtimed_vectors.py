@@ -9,13 +9,12 @@ import pytest
 
 from kruntimes.common.api.epoch import Epoch
 from kruntimes.common.api.outcomes import Failure
-from kruntimes.functions.wire.encode import encode_call
-from kruntimes.functions.wire.events import Mode, Result
+from kruntimes.functions.wire.events import Result
 from kruntimes.functions.wire.invocations import CALL_LIMITS
 from kruntimes.functions.wire.results import ResultDecoder
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.invocation import Answer, Invocation
-from kruntimes.runtimed.linkcodes import answer_of, call_of
+from kruntimes.runtimed.linkcodes import answer_of, frame_of
 
 VECTORS = Path(__file__).parents[2] / "functions" / "tests" / "vectors" / "socket.json"
 
@@ -33,7 +32,7 @@ def test_runtimed_asks_in_these_bytes_and_reads_the_answer(case: dict[str, Any])
         id=asked["id"], body=base64.b64decode(asked["body"]), content_type=asked["contentType"],
         seconds=asked["millis"] / 1000,
     )  # fmt: skip
-    frame = encode_call(call_of(held, invocation, tx=case["transaction"]), Mode.LINK)
+    frame = frame_of(held, invocation, tx=case["transaction"])
     assert frame == base64.b64decode(case["request"])
     (result,) = ResultDecoder(CALL_LIMITS).feed(base64.b64decode(case["result"]))
     assert isinstance(result, Result)

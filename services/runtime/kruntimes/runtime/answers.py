@@ -3,7 +3,7 @@
 Pure. The codes are those of the functions protocol (design §13); gRPC codes are the server's business.
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from kruntimes.functions.wire.events import Result
 from kruntimes.runtime import bounds
@@ -20,8 +20,7 @@ _STAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """code and, for 200, body, content type and outputs; otherwise error.
 
     recycle: why the host must not serve another call, empty for none. log_tail: what the call printed, bounded.
@@ -31,7 +30,7 @@ class Answer:
     code: int
     body: bytes = b""
     content_type: str = ""
-    outputs: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = {}
     error: ErrorDocument | None = None
     recycle: str = ""
     stage: Action | None = None

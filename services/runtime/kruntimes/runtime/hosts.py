@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable
@@ -155,6 +156,8 @@ class HostProcess:
         self._violation = ""
         control.setblocking(False)
         os.set_blocking(log_read, False)
+        self._printed = select.poll()
+        self._printed.register(log_read, select.POLLIN)
         loop.add_reader(control, self._warned)
         loop.add_reader(log_read, self._read_log)
 
@@ -196,7 +199,7 @@ class HostProcess:
 
     def drain_log(self) -> None:
         """Reads what the host printed so far."""
-        if self._log_read >= 0:
+        if self._log_read >= 0 and self._printed.poll(0):  # most print nothing, and a read would raise to say so
             self._read_log()
 
     def _order(self, order: dict[str, object]) -> None:

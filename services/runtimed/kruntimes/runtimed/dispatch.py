@@ -26,7 +26,7 @@ from kruntimes.runtimed.errorinfo import info_of
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.invocation import Answer, Invocation, failure
 from kruntimes.runtimed.link import FunctionsLink, Lost
-from kruntimes.runtimed.linkcodes import answer_of, call_of, link_lost
+from kruntimes.runtimed.linkcodes import answer_of, frame_of, link_lost
 from kruntimes.runtimed.observed import FunctionState, Stage
 from kruntimes.runtimed.progress import Feed, Follower
 from kruntimes.runtimed.registration import RuntimeServer
@@ -142,11 +142,12 @@ class Dispatcher:
     def _send(self, link: FunctionsLink, work: _Work, invocation: Invocation, on_answer: OnAnswer) -> None:
         work.on_answer = on_answer
         try:
-            link.call(call_of(work.held, invocation, tx=work.slot.tx), functools.partial(self._told, work))
+            frame = frame_of(work.held, invocation, tx=work.slot.tx)
         except ValueError:
             self._end(work)
             self._answer(work, failure(outcomes.BAD_REQUEST, "the content type cannot be passed on", invocation.id))
         else:
+            link.call(work.slot.tx, frame, functools.partial(self._told, work))
             work.latest = clock.monotonic() + invocation.seconds + DEADLINE_GRACE_SECONDS
             if self._watch is None:  # no call otherwise asks for the loop, which costs a system call
                 self._watch = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, link)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from kruntimes.functions.wire.encode import encode_call, encode_cancel
-from kruntimes.functions.wire.events import Call, Mode, Progress, Result, Violation
+from kruntimes.functions.wire.encode import encode_cancel
+from kruntimes.functions.wire.events import Progress, Result, Violation
 from kruntimes.functions.wire.invocations import CALL_LIMITS
 from kruntimes.functions.wire.results import ResultDecoder
 
@@ -52,13 +52,12 @@ class FunctionsLink:
         self._offered.set()
         return True
 
-    def call(self, call: Call, on_result: OnResult) -> None:
-        """Sends *call*; *on_result* is called later, once with its result, unless it is forgotten before.
-
-        Needs `usable`. Raises ValueError for what cannot stand in a frame.
+    def call(self, tx: str, frame: bytes, on_result: OnResult) -> None:
+        """Sends the call *tx*, whose *frame* is encoded; *on_result* is called later, once with its result, unless it
+        is forgotten before. Needs `usable`.
         """
         assert self._wire is not None, "a call without a connection"
-        self._wire.call(call, on_result)
+        self._wire.call(tx, frame, on_result)
 
     def cancel(self, tx: str) -> None:
         """Asks for the end of *tx*; its result still comes. Where it is not under way, nothing happens."""
@@ -142,10 +141,9 @@ class _Wire(asyncio.Protocol):
                 log.error("the Runtime Server broke the functions protocol", extra={"error": event.message})
                 self.close()
 
-    def call(self, call: Call, on_result: OnResult) -> None:
+    def call(self, tx: str, frame: bytes, on_result: OnResult) -> None:
         assert self._transport is not None, "a call on a closed connection"
-        frame = encode_call(call, Mode.LINK)
-        self._waiting[call.uid] = on_result
+        self._waiting[tx] = on_result
         self._transport.write(frame)
 
     def cancel(self, tx: str) -> None:

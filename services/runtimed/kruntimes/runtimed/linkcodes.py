@@ -6,8 +6,8 @@ The counterpart of `codes`, which reads gRPC's. Every result proves that no work
 from kruntimes.common.api import outcomes
 from kruntimes.common.api.outcomes import Failure, Kind
 from kruntimes.functions.wire.documents import FailureBody, decode_failure, decode_meta
-from kruntimes.functions.wire.events import Call, Result
-from kruntimes.functions.wire.invocations import invocation_call
+from kruntimes.functions.wire.events import Result
+from kruntimes.functions.wire.invocations import invocation_frame
 from kruntimes.runtimed.codes import MESSAGES, Info, describe, details_of, violation
 from kruntimes.runtimed.held import Held
 from kruntimes.runtimed.invocation import Answer, Invocation, failure
@@ -36,9 +36,9 @@ def link_lost(code: int) -> bool:
     return code in _LOST
 
 
-def call_of(held: Held, invocation: Invocation, *, tx: str) -> Call:
-    """*invocation* of the function *held*, as transaction *tx*."""
-    return invocation_call(
+def frame_of(held: Held, invocation: Invocation, *, tx: str) -> bytes:
+    """*invocation* of the function *held*, as transaction *tx*. Raises ValueError for what cannot stand in a line."""
+    return invocation_frame(
         tx=tx,
         registration=held.registration_id,
         invocation_id=invocation.id,

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TextIO
 
 from kruntimes.functions.wire.events import Call
@@ -25,7 +25,7 @@ from kruntimes.runtime.host.answer import (
 from kruntimes.runtime.host.calls import context_of
 from kruntimes.runtime.host.context import Context
 from kruntimes.runtime.host.leftovers import Leftovers, ScratchFolder
-from kruntimes.runtime.host.protocol import Config, ErrorDocument, Meta
+from kruntimes.runtime.host.protocol import NOTHING, Config, ErrorDocument, Meta
 from kruntimes.runtime.host.serve import NOT_STARTED, Answer, Stopped
 from kruntimes.runtime.proc.limits import memory_of
 
@@ -79,7 +79,7 @@ class PythonHost:
         try:
             event = decode_event(call.payload or b"", context.content_type)
             body, content_type = encode_answer(self._run(event, context), context.response_type)
-            answer = Answer(200, body, content_type, Meta(outputs=bounds.check_outputs({**context.outputs})))
+            answer = Answer(200, body, content_type, _meta(context.outputs))
         except BadInput as error:
             answer = Answer.error(400, ErrorDocument(reason="BadInput", message=str(error)))
         except (Stopped, asyncio.CancelledError) as error:
@@ -155,6 +155,11 @@ class PythonHost:
         if self._recycle:
             answer.meta = Meta(outputs=answer.meta.outputs, recycle=self._recycle)
         return answer
+
+
+def _meta(outputs: Mapping[Any, object]) -> Meta:
+    """What stands beside the answer of a handler that has set *outputs*, in whose place it may have put anything."""
+    return NOTHING if type(outputs) is dict and not outputs else Meta(outputs=bounds.check_outputs({**outputs}))
 
 
 def _threads_lost() -> str:

@@ -22,7 +22,7 @@ from kruntimes.functions.wire.encode import encode_progress, encode_result
 from kruntimes.functions.wire.events import Call, CallEvent, Cancel, Mode, Quit, Result
 from kruntimes.runtime.host import forks
 from kruntimes.runtime.host.forked import ForkLoop
-from kruntimes.runtime.host.protocol import ERROR_TYPE, HOST_LIMITS, INITIALISE, Config, ErrorDocument, Meta
+from kruntimes.runtime.host.protocol import ERROR_TYPE, HOST_LIMITS, INITIALISE, NOTHING, Config, ErrorDocument, Meta
 
 ASK_SIGNAL = signal.SIGURG
 """Says that the link holds a cancellation. Ignored by default, so it harms no program that lost our handler."""
@@ -45,11 +45,11 @@ class Answer:
 
     __slots__ = ("body", "code", "content_type", "meta")
 
-    def __init__(self, code: int, body: bytes, content_type: str, meta: Meta | None = None) -> None:
+    def __init__(self, code: int, body: bytes, content_type: str, meta: Meta = NOTHING) -> None:
         self.code = code
         self.body = body
         self.content_type = content_type
-        self.meta = meta or Meta()
+        self.meta = meta
 
     @classmethod
     def error(cls, code: int, document: ErrorDocument, recycle: str = "") -> "Answer":
