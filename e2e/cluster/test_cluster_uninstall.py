@@ -62,8 +62,9 @@ def test_the_readme_leads_to_an_answer(cluster: Cluster) -> None:
     script = re.sub(r"^\$ ", "", block[1], flags=re.M)
     commands, _, expected = script.rpartition("\n{")
     assert len(re.findall(r"^(?!\s)", commands.replace("\\\n", " "), flags=re.M)) == 4, commands
+    cluster.uninstall()
     try:
-        said = cluster.run("bash", "-euo", "pipefail", "-c", f"trap 'kill $(jobs -p)' EXIT\n{commands}")
+        said = cluster.run("bash", "-euo", "pipefail", "-c", f"trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n{commands}")
         assert "{" + expected.strip() in said, said
     finally:
         cluster.kubectl("delete", "-n", "default", "-f", "examples/kubernetes/hello.yaml", "--ignore-not-found")
