@@ -1,7 +1,5 @@
 """How calls end: one finalizer, cancellation in each state, deadlines, the warning, the end of the manager."""
 
-from dataclasses import replace
-
 import pytest
 from tests.engine_world import Nothing, World
 
@@ -49,7 +47,7 @@ def test_an_answer_for_another_call_or_without_a_code_is_500(wrong: dict[str, ob
     world.call("t")
     world.call("other", "b")
     invocation = world.started["t"]
-    world.complete(invocation, replace(invocation.answer(b""), **wrong))  # type: ignore[arg-type]
+    world.complete(invocation, invocation.answer(b"")._replace(**wrong))  # type: ignore[arg-type]
     assert world.codes("t") == [500]
     assert world.codes("other") == []
 

@@ -116,7 +116,7 @@ def test_what_stdio_accepts_to_write_is_read_back(call: Call) -> None:
 
 @given(result=st.builds(
     Result, uid=UID, code=st.integers(100, 599), content_type=TEXT, body=st.binary(max_size=60),
-    expires=st.integers(0, 10**10), meta=st.binary(max_size=20),
+    expires=st.integers(0, 10**10), meta=st.binary(max_size=20), origin=st.none(),
 ))  # fmt: skip
 @settings(max_examples=200, deadline=None)
 def test_a_result_is_read_back(result: Result) -> None:

@@ -6,7 +6,6 @@ against the same file.
 """
 
 import base64
-import dataclasses
 import json
 import re
 from pathlib import Path
@@ -47,11 +46,7 @@ def settled(result: Result) -> bytes:
     """*result* as a frame, without what differs from run to run: its duration, and places in files."""
     meta = re.sub(rb'"durationMs":[0-9.]+', b'"durationMs":0', result.meta)
     body = re.sub(rb'File \\"[^"]*main.py', rb'File \\"main.py', result.body)
-    return encode_result(dataclasses.replace(plain(result), meta=meta, body=body), Mode.LINK)
-
-
-def plain(result: Result) -> Result:
-    return Result(uid=result.uid, code=result.code, content_type=result.content_type, expires=result.expires)
+    return encode_result(result._replace(meta=meta, body=body), Mode.LINK)
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case["name"])

@@ -93,13 +93,7 @@ class Ingress:
             raise NotEncodable(f"the body is longer than {self._limits.body} bytes")
         if self._mode is Mode.STDIO and result.expires == 0:
             # An agent reads this as: do not keep it.
-            result = Result(
-                uid=result.uid,
-                code=result.code,
-                content_type=result.content_type,
-                body=result.body,
-                expires=int(clock.wall()),
-            )
+            result = result._replace(expires=int(clock.wall()))
         return encode_result(result, self._mode)
 
     def _act(self, event: CallEvent) -> None:

@@ -1,7 +1,5 @@
 """Answers and refusals as results of the functions socket (design §13). Pure; `faults` is its counterpart for gRPC."""
 
-from dataclasses import dataclass, field
-
 from kruntimes.functions.wire import documents
 from kruntimes.functions.wire.documents import AnswerMeta, FailureBody
 from kruntimes.functions.wire.events import Result
@@ -22,15 +20,8 @@ _REFUSALS = {
 _FAILED = ErrorDocument(reason="FunctionError", message="the function failed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered(Result):
-    """The result of a call that ran, and the answer that it says."""
-
-    answer: Answer = field(compare=False)
-
-
-def of_answer(tx: str, answer: Answer, *, seconds: float) -> Answered:
-    """The result of a call that had its slot for *seconds*."""
+def of_answer(tx: str, answer: Answer, *, seconds: float) -> Result:
+    """The result of a call that had its slot for *seconds*; its origin is *answer*."""
     meta = documents.encode(
         AnswerMeta(outputs=answer.outputs, log_tail=answer.log_tail, duration_ms=round(seconds * 1000, 3))
     )
@@ -38,13 +29,13 @@ def of_answer(tx: str, answer: Answer, *, seconds: float) -> Answered:
         body, content_type = answer.body, answer.content_type
     else:
         body, content_type = _document(answer.error or _FAILED), ERROR_TYPE
-    return Answered(uid=tx, code=answer.code, content_type=content_type, body=body, meta=meta, answer=answer)
+    return Result(uid=tx, code=answer.code, content_type=content_type, body=body, meta=meta, origin=answer)
 
 
 def of_result(result: Result) -> Answer:
     """The answer that *result* says: that of a call that ran, or the manager's own."""
-    if isinstance(result, Answered):
-        return result.answer
+    if isinstance(result.origin, Answer):
+        return result.origin
     failure = documents.decode_failure(result.body)
     return Answer(code=result.code, error=ErrorDocument(reason=failure.reason, message=failure.message))
 

@@ -1,7 +1,6 @@
 """Command lines: one line in, one event out, or the start of a payload (second source document; design §13)."""
 
 import re
-from dataclasses import replace
 
 from kruntimes.functions.wire.events import Call, Cancel, Progress, Quit, Reason, Rejected
 from kruntimes.functions.wire.fields import UID, FieldError, number, split, valid_uid
@@ -115,7 +114,7 @@ def _call(text: str, keyword: str, rest: str) -> Call | PayloadStart:
         raise _error(text, str(error), payload=keyword == PAYLOAD) from None
     if keyword == CALL:
         return call
-    return PayloadStart(call if call.content_type else replace(call, content_type=_DEFAULT_CONTENT_TYPE))
+    return PayloadStart(call if call.content_type else call._replace(content_type=_DEFAULT_CONTENT_TYPE))
 
 
 def _only_uid(text: str, rest: str) -> str:
