@@ -118,7 +118,7 @@ class Machine:
         return self._parse(head)
 
     def _parse(self, head: bytes) -> Fault | Request | None:
-        fields = _Fields(self._limits.headers)
+        fields = _Fields()
         parser = fields.parser = httptools.HttpRequestParser(fields)
         if not head.startswith(_VERSIONS, head.find(b"\r\n") - len(_VERSIONS[0])):
             return self._fault(Wrong.VERSION, "the request is not HTTP/1.1")
@@ -127,14 +127,18 @@ class Machine:
         except httptools.HttpParserUpgrade:
             return self._fault(Wrong.MALFORMED, "the connection cannot be upgraded")
         except httptools.HttpParserError:
-            if fields.too_many:
-                return self._fault(Wrong.HEAD_TOO_LARGE, "the request has too many headers")
             return self._fault(Wrong.MALFORMED, "the request is not well-formed HTTP/1.1")
         del fields.parser  # it holds the fields: a circle that only a collection would end, every request's memory anew
+        if len(fields.pairs) > self._limits.headers:
+            return self._fault(Wrong.HEAD_TOO_LARGE, "the request has too many headers")
+        headers: dict[bytes, tuple[bytes, ...]] = {}
+        for name, value in fields.pairs:
+            name, value = name.lower(), value.rstrip(b" \t")
+            headers[name] = (*headers[name], value) if name in headers else (value,)
         request = Request(
             method=parser.get_method().decode("ascii"),
             target=fields.target.decode("ascii", "surrogateescape"),
-            headers=fields.headers,
+            headers=headers,
             keep_alive=fields.keep_alive,
             old=parser.get_http_version() == "1.0",
         )
@@ -198,34 +202,22 @@ class Machine:
         self._buffer.clear()
 
 
-class _TooMany(Exception):
-    pass
-
-
 class _Fields:
-    """What the parser tells of one head."""
+    """What the parser tells of one head, whose size bounds it."""
 
-    __slots__ = ("_most", "_seen", "headers", "keep_alive", "parser", "target", "too_many")
+    __slots__ = ("keep_alive", "pairs", "parser", "target")
 
-    def __init__(self, most: int) -> None:
-        self.headers: dict[bytes, tuple[bytes, ...]] = {}
+    def __init__(self) -> None:
+        self.pairs: list[tuple[bytes, bytes]] = []
         self.target = b""
         self.keep_alive = False
-        self.too_many = False
         self.parser: httptools.HttpRequestParser
-        self._most, self._seen = most, 0
 
     def on_url(self, url: bytes) -> None:
         self.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._seen += 1
-        if self._seen > self._most:
-            self.too_many = True
-            raise _TooMany
-        name, value = name.lower(), value.rstrip(b" \t")
-        known = self.headers.get(name)
-        self.headers[name] = (value,) if known is None else (*known, value)
+        self.pairs.append((name, value))
 
     def on_headers_complete(self) -> None:
         self.keep_alive = self.parser.should_keep_alive()
