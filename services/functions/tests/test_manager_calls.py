@@ -1,6 +1,7 @@
 """Calls through the manager with real handlers: each kind, and what they owe for each call."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator
 
@@ -8,9 +9,11 @@ import pytest
 
 from kruntimes.functions.bounds import Bounds
 from kruntimes.functions.handlers import Asynchronous, Inline, Plain, Threads, adapt
+from kruntimes.functions.ingress import Ingress
 from kruntimes.functions.invocation import Invocation, Why
 from kruntimes.functions.manager import Manager
-from kruntimes.functions.wire.events import Call, Progress, Result
+from kruntimes.functions.wire.events import Call, Mode, Progress, Result
+from kruntimes.functions.wire.invocations import invocation_frame
 
 WAIT = 20.0
 
@@ -166,4 +169,25 @@ async def test_a_process_host_is_told_to_stop_and_killed() -> None:
     assert host.invocation.uid == "tx2"
     host.invocation.complete(host.invocation.answer(b"second"))
     assert (await caller.answer("tx2")).body == b"second"
+    assert await manager.stop()
+
+
+async def test_a_call_from_bytes_to_bytes_leaves_nothing_to_the_garbage_collector() -> None:
+    manager, written = Manager(Bounds()), list[bytes]()
+    manager.register("fn", Inline(echo))
+    ingress = Ingress(manager, Mode.LINK, written.append, on_end=lambda: None)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(10):
+            ingress.feed(
+                invocation_frame(
+                    tx=f"t{number}", registration="fn", invocation_id="id", attempt=1, millis=5000, payload=b"1",
+                    content_type="",
+                )
+            )  # fmt: skip
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+    assert len(written) == 10
     assert await manager.stop()
