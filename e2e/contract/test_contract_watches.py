@@ -22,6 +22,11 @@ def version(body: Json) -> str:
     return found
 
 
+def cached_up_to(api: Api, resource: str, ns: str, made: Json) -> None:
+    """Waits until the server's cache has *made*: "any version" may be any older one."""
+    api.get(at(resource, ns), resourceVersion=version(made)).ok(200)
+
+
 @BOTH
 def test_a_watch_tells_each_write_in_order(api: Api, ns: str, name: str, resource: str) -> None:
     """Each event holds the whole object as it is after the write; that of a deletion has a version of its own."""
@@ -121,6 +126,7 @@ def test_the_same_for_metadata_only(api: Api, ns: str) -> None:
 def test_initial_events_end_with_a_bookmark(api: Api, ns: str, name: str, resource: str, since: str | None) -> None:
     made = [make(api, resource, ns, f"{name}-{i}", meta={"labels": {"of": name}}) for i in range(3)]
     query = {} if since is None else {"resourceVersion": since.replace("VERSION", version(made[2]))}
+    cached_up_to(api, resource, ns, made[2])
     with api.watch(at(resource, ns), labelSelector=f"of={name}", **LIST_AND_WATCH, **query) as watch:
         events = watch.until(lambda e: e["type"] == "BOOKMARK")
         assert sorted(short(e) for e in events[:-1]) == [("ADDED", f"{name}-{i}") for i in range(3)]
