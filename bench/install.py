@@ -93,7 +93,13 @@ def first_answer(cluster: Cluster) -> None:
 
 
 def starts(cluster: Cluster) -> dict[str, float]:
-    """Seconds from a Pod's first container to its readiness, the slowest Pod of each kind. Whole seconds, as kubelet's."""
+    """Seconds from a Pod's first container to its readiness, the slowest Pod of each kind. Whole seconds, as kubelet's.
+
+    A function is answered before the last Pod is ready, so all are waited for.
+    """
+    for namespace, selector in ((NAMESPACE, "app.kubernetes.io/name"), ("default", "runtime")):
+        wait = ("wait", "pod", "-n", namespace, "-l", selector, "--for=condition=Ready", "--timeout=120s")
+        cluster.kubectl(*wait)
     slowest: dict[str, float] = {}
     for pod in cluster.pods("app.kubernetes.io/name") + cluster.pods("runtime", "default"):
         labels, status = pod["metadata"]["labels"], pod["status"]
