@@ -314,7 +314,7 @@ def test_a_task_is_declared(server: Server, tmp_path: Path) -> None:
     assert server.runs["nightly-x"]["spec"] == {
         "runtime": "bash",
         "source": {"inline": "echo hi\n"},
-        "mode": {"task": {"args": ["--verbose", "x"]}},
+        "mode": {"task": {"args": ["--verbose", "x"], "entrypoint": "nightly.sh"}},
         "env": [{"name": "A", "value": "1"}],
         "timeout": "10m",
     }

@@ -137,6 +137,8 @@ def test_registration(code: str, reason: Reason | None) -> None:
 
 def test_texts_are_bounded_and_tell_type_from_message() -> None:
     assert describe(RAISED, "ignored") == "ValueError: bad"
+    assert describe(Info(reason="FunctionError", metadata={"type": "AssertionError"}), "failed") == "AssertionError"
+    assert describe(Info(reason="FunctionError", metadata={}), "failed") == "failed"
     assert describe(None, "x" * 5000) == "x" * (MESSAGE_CHARS - 1) + "…"
     assert details_of(RAISED) == {"type": "ValueError", "message": "bad", "traceback": "File …"}
     assert details_of(None) == {}

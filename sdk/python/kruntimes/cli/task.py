@@ -12,7 +12,7 @@ from kruntimes.cli.run import RUNTIMES, source_of, variable
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("args", nargs=-1)
 @click.option("--runtime", help="Runtime that runs it. [default: python for .py, bash for .sh]")
-@click.option("--entrypoint", help="File name under which FILE is written and run. [default: script]")
+@click.option("--entrypoint", help="File name under which FILE is written and run. [default: its own]")
 @click.option("--name", help="Name of the Run. [default: made of FILE's]")
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable; may be repeated.")
 @click.option("--timeout", metavar="DURATION", help="Longest life of the task, such as 10m.")
@@ -42,7 +42,7 @@ def command(
     if chosen is None:
         raise click.UsageError(f"--runtime: none is known for {file.suffix or 'a file without a suffix'}")
     manifest = manifests.task_run(
-        runtime=chosen, source=source_of(file), entrypoint=entrypoint, args=args, stem=file.name, name=name
+        runtime=chosen, source=source_of(file), entrypoint=entrypoint or file.name, args=args, stem=file.name, name=name
     )
     if env:
         manifest["spec"]["env"] = [variable(text) for text in env]

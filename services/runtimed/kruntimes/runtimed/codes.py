@@ -138,9 +138,8 @@ def execution_ending(code: str, info: Info | None, text: str) -> Ending | None:
 
 def describe(info: Info | None, text: str) -> str:
     """A bounded sentence for a person: the error's type and message where the server told them apart."""
-    if info is not None and info.metadata.get("message"):
-        kind = info.metadata.get("type")
-        text = f"{kind}: {info.metadata['message']}" if kind else info.metadata["message"]
+    if info is not None:
+        text = ": ".join(info.metadata[key] for key in ("type", "message") if info.metadata.get(key)) or text
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 1] + "…"
 
 
