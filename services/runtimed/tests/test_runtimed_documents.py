@@ -63,6 +63,10 @@ def test_any_other_input_has_another_digest(changed: dict[str, Any]) -> None:
         (ENVELOPE_TYPE, True),
         (f"application/json, {ENVELOPE_TYPE};q=0.5", True),
         (f"{ENVELOPE_TYPE}+other", False),
+        (f"{ENVELOPE_TYPE.title()}; v=1", True),
+        (f"{ENVELOPE_TYPE}; q=0", False),
+        (f"{ENVELOPE_TYPE};v=1;Q=0.000", False),
+        (f"{ENVELOPE_TYPE};q=0.001", True),
     ],
 )
 def test_the_envelope_is_asked_for_by_name(accept: str | None, expected: bool) -> None:

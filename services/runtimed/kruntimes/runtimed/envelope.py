@@ -1,6 +1,7 @@
 """The envelope that a caller may ask for instead of the bare output (design §6)."""
 
 import base64
+import re
 from typing import Any
 
 import msgspec
@@ -8,14 +9,17 @@ import msgspec
 from kruntimes.common.api.outcomes import ENVELOPE_TYPE
 from kruntimes.runtimed.invocation import Answer
 
+_NEVER = re.compile(r";\s*q\s*=\s*0(\.0{0,3})?\s*(;|$)", re.I)
+"""A weight of 0: the caller does not take this type (RFC 9110, 12.4.2)."""
 _encode = msgspec.json.Encoder().encode
 
 
 def wanted(accept: str | None) -> bool:
-    """Whether an Accept header names the envelope's media type."""
-    if accept is None or ENVELOPE_TYPE not in accept:
+    """Whether an Accept header names the envelope's media type, and with a weight above 0."""
+    if accept is None or ENVELOPE_TYPE not in accept.lower():
         return False
-    return any(part.partition(";")[0].strip().lower() == ENVELOPE_TYPE for part in accept.split(","))
+    ranges = (part.partition(";") for part in accept.split(","))
+    return any(name.strip().lower() == ENVELOPE_TYPE and not _NEVER.search(";" + rest) for name, _, rest in ranges)
 
 
 def envelope(answer: Answer, *, invocation_id: str) -> bytes:
