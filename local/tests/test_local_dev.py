@@ -343,6 +343,37 @@ def test_starts_and_stops_leave_nothing(dev: Callable[..., Dev]) -> None:
         assert one.ended() == {signal.SIGINT: 0, signal.SIGKILL: -9, signal.SIGTERM: 143}[way]
 
 
+def maps(pid: int) -> str:
+    """What *pid* has loaded; empty where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(lambda one: "_ssl." in maps(one.process.pid), id="it-imports"),
+        pytest.param(lambda one: one.output.read_text(), id="first-word"),
+        pytest.param(lambda one: list(one.folder.glob("*/logs/*")), id="it-logs"),
+        pytest.param(lambda one: list(one.folder.glob("*/control-plane/*")), id="control-plane-starts"),
+        pytest.param(lambda one: list(one.folder.glob("*/control-plane/admin.kubeconfig")), id="control-plane-serves"),
+        pytest.param(lambda one: list(one.folder.glob("*/node.pem")), id="node-starts"),
+        pytest.param(lambda one: list(one.folder.glob("*/kubeconfig")), id="installation-begins"),
+    ],
+)
+def test_ctrl_c_at_any_moment_of_a_start_ends_it_alike(
+    dev: Callable[..., Dev], moment: Callable[[Dev], object]
+) -> None:
+    one = dev()
+    eventually("the moment", lambda: moment(one))
+    one.process.send_signal(signal.SIGINT)
+    assert one.ended() == 0, one.output.read_text()
+    said = one.output.read_text()
+    assert all(line.startswith("krt dev: ") for line in said.splitlines()), said
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

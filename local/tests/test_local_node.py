@@ -345,3 +345,44 @@ async def test_one_instance_at_a_time_holds_a_node(control_plane: Path) -> None:
     finally:
         await claim.release(kube, name=name)
         await kube.close()
+
+
+class SlowToCreate:
+    """An API server that takes its time to create the node, and does not know one that is gone."""
+
+    def __init__(self) -> None:
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.known: set[str] = set()
+
+    async def create(self, path: str, body: Any, kind: Any) -> Any:
+        self.asked.set()
+        await self.goes_on.wait()
+        self.known.add(f"{path}/{body['metadata']['name']}")
+
+    async def patch_merge(self, path: str, body: Any, kind: Any) -> Any:
+        if path.removesuffix("/status") not in self.known:
+            raise Missing(status=404, reason="NotFound", message="no such node")
+
+    async def delete(self, path: str) -> None:
+        self.known.discard(path)
+
+
+async def test_an_end_in_the_midst_of_the_registration_comes_after_it(tmp_path: Path) -> None:
+    server = SlowToCreate()
+    context = Context(
+        name="n", kube=server, access=Access(server="", ca_file=tmp_path), addresses=None, prober=None,  # type: ignore[arg-type]
+        folder=tmp_path, logs=tmp_path, path="",
+    )  # fmt: skip
+    node = Node(context)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(node._register())
+        await server.asked.wait()
+        ending = group.create_task(node.stop(grace=1.0, limit=LIMIT))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        server.goes_on.set()
+    assert running.done()
+    assert ending.done()
+    assert server.known == set()
+    await node._register()
+    assert server.known == set(), "nothing is registered after the end"

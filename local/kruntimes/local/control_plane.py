@@ -90,6 +90,9 @@ async def embedded(address: str, *, folder: Path, logs: Path, hold: int, env: Ma
     except TimeoutError:
         process.kill()
         raise Terminal(f"the control plane does not serve after {START_SECONDS:.0f} s") from None
+    except asyncio.CancelledError:
+        process.kill()
+        raise
     finally:
         ending.cancel()
     access = Access(server=f"https://{address}:{PORT}", ca_file=folder / "ca.crt")

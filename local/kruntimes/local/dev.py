@@ -21,7 +21,7 @@ from kruntimes.common.kube.errors import ApiError
 from kruntimes.common.kube.transport import Kube
 from kruntimes.local import control_plane, install, machine, project
 from kruntimes.local.control_plane import ControlPlane
-from kruntimes.local.instance import Instance
+from kruntimes.local.instance import Instance, parents
 from kruntimes.local.manifests import Installation
 from kruntimes.local.node import claim
 from kruntimes.local.node.context import Context
@@ -30,6 +30,7 @@ from kruntimes.local.node.node import Node
 from kruntimes.local.node.probes import Prober
 from kruntimes.local.screen import ORDINARY, ROOT
 from kruntimes.local.stack import Stack
+from kruntimes.local.sweep import sweep
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -102,32 +103,50 @@ def say(text: str) -> None:
 
 async def _main(options: Options, given: project.Project) -> int:
     began = clock.monotonic()
+    stop = _signals()
     machine.check()
     say(ROOT if os.geteuid() == 0 else ORDINARY)
-    stop = _signals()
+    places = parents()
     instance = Instance.open(draw=random.Random(), logs=options.logs)  # noqa: S311
     # The client library writes a kubeconfig's keys into temporary files, which a killed process cannot remove.
     tempfile.tempdir = str(instance.folder)
     try:
         _log_to(instance.logs / "krt-dev.log", options.log_level)
-        plane = await _plane(options, instance)
-        try:
-            kube = await Kube.connect(kubeconfig=plane.kubeconfig)
-            prober = Prober()
-            try:
-                await control_plane.check(kube)
-                await claim.claim(kube, name=NODE)
-                try:
-                    return await _serve(options, given, instance, plane, kube, prober, stop, began)
-                finally:
-                    await claim.release(kube, name=NODE)
-            finally:
-                await prober.close()
-                await kube.close()
-        finally:
-            await plane.close()
+        for folder in await asyncio.to_thread(sweep, places):
+            say(f"removed {folder}, which an instance that was killed had left")
+        return await _live(options, given, instance, stop, began)
+    except Exception as error:
+        if not stop.asked.is_set():
+            raise
+        # Whoever asked for the end, at whatever moment, gets it: what was cut off then may fail in any way.
+        log.warning("fault at the end", exc_info=error)
+        return stop.status
     finally:
         await asyncio.to_thread(instance.close)
+
+
+async def _live(options: Options, given: project.Project, instance: Instance, stop: "Stop", began: float) -> int:
+    """From the control plane's start to its end."""
+    plane = await _unless(stop, lambda: _plane(options, instance))
+    if plane is None:
+        return stop.status
+    try:
+        kube = await Kube.connect(kubeconfig=plane.kubeconfig)
+        prober = Prober()
+        try:
+            await _unless(stop, lambda: control_plane.check(kube))
+            if stop.asked.is_set():
+                return stop.status
+            await claim.claim(kube, name=NODE)
+            try:
+                return await _serve(options, given, instance, plane, kube, prober, stop, began)
+            finally:
+                await claim.release(kube, name=NODE)
+        finally:
+            await prober.close()
+            await kube.close()
+    finally:
+        await plane.close()
 
 
 async def _plane(options: Options, instance: Instance) -> ControlPlane:
@@ -145,7 +164,10 @@ async def _plane(options: Options, instance: Instance) -> ControlPlane:
 def _log_to(file: Path, level: str) -> None:
     """Sends our own log lines to *file*: the terminal belongs to the person and to COMMAND."""
     logs.configure(level, "krt-dev")
-    handler = logging.FileHandler(file, encoding="utf-8")
+    try:
+        handler = logging.FileHandler(file, encoding="utf-8")
+    except OSError as error:
+        raise Terminal(f"{file} cannot be written: {error.strerror}") from None
     handler.setFormatter(logs.JsonFormatter("krt-dev"))
     logging.getLogger().handlers[:] = [handler]
 
@@ -178,11 +200,12 @@ async def _serve(
             group.create_task(node.run()),
             group.create_task(claim.renew(kube, name=NODE)),
             group.create_task(plane.ended()),
+            group.create_task(instance.guard.keep(say)),
         ]
         attending: list[asyncio.Task[None]] = []
         try:
             async with asyncio.timeout(START_SECONDS):
-                started = await _unless(stop, stack.start, group)
+                started = await _unless(stop, stack.start)
             if started is None:
                 return stop.status
             beside = (stack.keep_token(), stack.reloader.run(), stack.tell_losses(), stack.keep_services())
@@ -232,38 +255,46 @@ def _installation(instance: Instance, options: Options) -> Installation:
 class Stop:
     """Whether somebody asked for the end, and what exit status that means."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.asked = asyncio.Event()
         self.status = 0
+        self._heard = False
+        self._loop = loop
 
-    def ask(self, number: signal.Signals) -> None:
-        """The first signal ends in order; the second ends at once, and the guard does the rest."""
-        if self.asked.is_set():
+    def ask(self, number: int) -> None:
+        """The first signal ends in order; the second ends at once, and the guard does the rest.
+
+        It comes between any two steps of the main thread, also after the loop's end.
+        """
+        if self._heard:
             os._exit(128 + number)
-        self.status = 0 if number is signal.SIGINT else 128 + number
-        self.asked.set()
+        self._heard = True
+        self.status = 0 if number == signal.SIGINT else 128 + number
+        if self._loop.is_closed():
+            os._exit(self.status)
+        self._loop.call_soon_threadsafe(self.asked.set)
 
 
 def _signals() -> Stop:
-    stop = Stop()
+    """Takes the signals over, to the very end of the process: the loop's own handlers end with the loop."""
+    stop = Stop(asyncio.get_running_loop())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop.ask, number)
+        signal.signal(number, lambda number, _: stop.ask(number))
     return stop
 
 
-async def _unless(stop: Stop, work: Callable[[], Awaitable[T]], group: asyncio.TaskGroup) -> T | None:
-    """Returns what *work* returns, or None as soon as the end is asked for."""
-
-    async def run() -> T:
-        return await work()
-
-    working, asked = group.create_task(run()), group.create_task(stop.asked.wait())
+async def _unless(stop: Stop, work: Callable[[], Awaitable[T]]) -> T | None:
+    """Returns what *work* returns, or None as soon as the end is asked for; nothing of *work* runs on."""
+    if stop.asked.is_set():
+        return None
+    working, asked = asyncio.ensure_future(work()), asyncio.ensure_future(stop.asked.wait())
     try:
         await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
     finally:
         working.cancel()
         asked.cancel()
+        await asyncio.wait({working, asked})
+    return None if working.cancelled() else working.result()
 
 
 async def _command(command: tuple[str, ...], env: dict[str, str], stop: Stop) -> int:

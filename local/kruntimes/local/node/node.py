@@ -91,6 +91,8 @@ class Node:
         self._losses: dict[str, tuple[int, float]] = {}
         self._since = clock.rfc3339(clock.utcnow())
         self._stopping = False
+        self._known = asyncio.Lock()
+        """Held while the Node object is made and while it is deleted: an end in the midst of a start is after it."""
         self._started: asyncio.Queue[Runner] = asyncio.Queue()
         self._bindable: asyncio.Queue[str] = asyncio.Queue()
         bound, free = f"spec.nodeName={context.name}", f"spec.nodeName=,spec.schedulerName={scheduler}"
@@ -139,7 +141,8 @@ class Node:
             async with asyncio.timeout(limit):
                 await self._end([r for r in self._runners.values() if r.pod.controlled], grace)
                 await self._end(list(self._runners.values()), grace)
-                await self._kube.delete(paths.nodes(self._context.name))
+                async with self._known:
+                    await self._kube.delete(paths.nodes(self._context.name))
         except (TimeoutError, ApiError) as error:
             log.warning("node not stopped in order", extra={"error": str(error)})
 
@@ -154,13 +157,17 @@ class Node:
                 continue
 
     async def _register(self) -> None:
+        """Makes the Node object, unless the node is to end."""
         name = self._context.name
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels(name)}}
-        try:
-            await self._kube.create(paths.nodes(), body, Object)
-        except AlreadyExists:
-            log.debug("node exists")
-        await self._write_status()
+        async with self._known:
+            if self._stopping:
+                return
+            try:
+                await self._kube.create(paths.nodes(), body, Object)
+            except AlreadyExists:
+                log.debug("node exists")
+            await self._write_status()
 
     async def _write_status(self) -> None:
         now = clock.rfc3339(clock.utcnow())
