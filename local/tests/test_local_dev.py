@@ -19,6 +19,8 @@ from kruntimes.common.api.manifests import SYSTEM_NAMESPACE
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.transport import Kube
 from kruntimes.local import dev as local_dev
+from kruntimes.sdk.client import Client
+from kruntimes.sdk.errors import SdkError
 
 pytestmark = pytest.mark.xdist_group("krt-dev")
 
@@ -201,6 +203,16 @@ def test_a_changed_file_takes_the_place_of_the_old_one_when_it_works(dev: Callab
     newest = one.said(r"call it:\n\n(curl .*)$")[1]
     assert shell(newest).endswith("two")
     eventually("only the new one is left", lambda: len(one.krt("get", "-o", "name").stdout.split()) == 1)
+
+    with Client.load(Path(one.said(r"^export KUBECONFIG=(\S+)$")[1])) as client:
+        log = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods/router/log"
+        stamped = list(client.lines(log, query={"timestamps": "true", "tailLines": "1"}))
+        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z \{", stamped[0]), stamped
+        assert client.request("GET", log, query={"limitBytes": "20"}).startswith(b"{")
+        assert len(client.request("GET", log, query={"limitBytes": "20"})) == 20
+        assert client.request("GET", log, query={"sinceTime": "2999-01-01T00:00:00Z"}) == b""
+        with pytest.raises(SdkError, match='previous terminated container "router" in pod "router" not found'):
+            client.request("GET", log, query={"previous": "true"})
 
     told = one.krt("logs", "greet", "--invocation", "after").stdout.splitlines()
     assert told[0].split(maxsplit=1)[1] == "after     printed by two"

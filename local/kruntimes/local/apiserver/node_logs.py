@@ -17,6 +17,7 @@ Json = dict[str, Any]
 
 CONNECT_SECONDS = 5.0
 CHUNK_BYTES = 64 * 1024
+REASONS = {400: "BadRequest", 403: "Forbidden", 404: "NotFound", 422: "Invalid"}
 PASSED = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes")
 
 
@@ -87,7 +88,7 @@ class NodeLogs:
             async with self._session.get(url, params=passed) as answer:
                 if answer.status != 200:
                     said = (await answer.content.read(1024)).decode(errors="replace")
-                    reason = {404: "NotFound", 400: "BadRequest", 403: "Forbidden"}.get(answer.status, "InternalError")
+                    reason = REASONS.get(answer.status, "InternalError")
                     raise StatusError(answer.status, reason, said)
                 response = web.StreamResponse(headers={"Content-Type": "text/plain"})
                 await response.prepare(request)

@@ -13,14 +13,17 @@ import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from aiohttp import web
 
+from kruntimes.common import clock
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.errors import ApiError
 from kruntimes.common.kube.transport import Kube
 from kruntimes.local.node.context import HOST_IP
+from kruntimes.local.node.log_options import BadOptions, Lines, LogOptions, parse
+from kruntimes.local.node.log_times import Times
 
 CHUNK = 64 * 1024
 FOLLOW_SECONDS = 0.2
@@ -63,14 +66,19 @@ class LogServer:
         if not all(_NAME.fullmatch(part) for part in parts):
             raise web.HTTPBadRequest(text="not a name")
         namespace, pod, container = parts
+        try:
+            options = parse(request.query, now=clock.wall())
+        except BadOptions as error:
+            return web.Response(status=error.status, text=str(error))
+        if options.previous:  # one log goes on over restarts
+            raise web.HTTPBadRequest(text=f'previous terminated container "{container}" in pod "{pod}" not found')
         file = self._logs / f"{namespace}_{pod}" / f"{container}.log"
         if not file.is_file():
             raise web.HTTPNotFound(text=f"container {container} has not logged anything")
-        query = request.query
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
         await response.prepare(request)
-        start = await asyncio.to_thread(tail_start, file, int(query["tailLines"]) if "tailLines" in query else None)
-        await _copy(file, response, start=start, follow=query.get("follow") == "true")
+        start = await asyncio.to_thread(tail_start, file, options.tail)
+        await _copy(file, response, start=start, options=options)
         return response
 
     async def _allowed(self, peer: Mapping[str, Any]) -> bool:
@@ -122,29 +130,56 @@ def tail_start(file: Path, lines: int | None) -> int:
     return 0
 
 
-async def _copy(file: Path, response: web.StreamResponse, *, start: int, follow: bool) -> None:
-    """Sends *file* from *start*; with *follow* goes on for as long as the caller listens, over a turned file too."""
-    stream = await asyncio.to_thread(open, file, "rb")
+class _Open:
+    """One file of a log, with its times, read from *start* on."""
+
+    def __init__(self, file: Path, *, start: int = 0) -> None:
+        self._stream = open(file, "rb")  # noqa: SIM115
+        self._stream.seek(start)
+        self.inode = os.fstat(self._stream.fileno()).st_ino
+        self._times = Times(file, inode=self.inode)
+        self._at = start
+
+    def read(self, lines: Lines) -> bytes | None:
+        """What *lines* sends of the next piece; None at the end of what there is."""
+        data = self._stream.read(CHUNK)
+        if not data:
+            return None
+        self._times.read()
+        at, self._at = self._at, self._at + len(data)
+        return lines.take(data, at=at, written=self._times.at)
+
+    def close(self) -> None:
+        """Closes both."""
+        self._stream.close()
+        self._times.close()
+
+
+async def _copy(file: Path, response: web.StreamResponse, *, start: int, options: LogOptions) -> None:
+    """Sends *file* from *start*, as *options* say; follows as long as the caller listens, over a turned file too."""
+    opened = await asyncio.to_thread(_Open, file, start=start)
+    lines, turned = Lines(options), False
     try:
-        stream.seek(start)
-        while True:
-            chunk = stream.read(CHUNK)
-            if chunk:
-                await response.write(chunk)
-            elif not follow:
+        while not lines.full:
+            piece = opened.read(lines)
+            if piece:
+                await response.write(piece)
+            elif piece is not None:
+                await asyncio.sleep(0)  # nothing of it is wanted, and others wait
+            elif not options.follow:
                 return
-            elif _turned(file, stream):
-                stream.close()
-                stream = await asyncio.to_thread(open, file, "rb")
-            else:
+            elif turned:  # and it was read to its end after that
+                opened.close()
+                opened, turned = await asyncio.to_thread(_Open, file), False
+            elif not (turned := _turned(file, opened.inode)):
                 await asyncio.sleep(FOLLOW_SECONDS)
     finally:
-        stream.close()
+        opened.close()
 
 
-def _turned(file: Path, stream: BinaryIO) -> bool:
-    """Whether *stream* has become the old one: its file was turned over, and a new one has begun."""
-    return file.exists() and file.stat().st_ino != os.fstat(stream.fileno()).st_ino
+def _turned(file: Path, inode: int) -> bool:
+    """Whether the file of that inode has become the old one: it was turned over, and a new one has begun."""
+    return file.exists() and file.stat().st_ino != inode
 
 
 def context(folder: Path, client_ca: str) -> ssl.SSLContext:
@@ -152,8 +187,6 @@ def context(folder: Path, client_ca: str) -> ssl.SSLContext:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
-
-    from kruntimes.common import clock
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "krt-dev")])

@@ -9,7 +9,8 @@ as its standard input closes, which is what happens when the main process dies i
 
 Standard input takes the lines `TERM` (to the command alone, as a container's first process gets it) and `KILL` (to
 the whole tree). Standard output gives `started PID`, then one of `exited CODE`, `signaled NUMBER`, `failed SENTENCE`.
-The command's two output streams go to FILE, which is turned over to FILE.1 at N bytes. FD stays open as long as the
+The command's two output streams go to FILE, which is turned over to FILE.1 at N bytes. FILE.times
+says when. FD stays open as long as the
 shim lives, and is not handed to the command. Environment and working folder are the command's own.
 """
 
@@ -29,6 +30,10 @@ PIPE_BYTES = 1024 * 1024
 """What the command may write ahead of the log; also the most that an unprivileged process may ask of a pipe."""
 LOG_SECONDS = 0.02
 """Output is taken this often: a service that writes a line for each call must not wake its shim for each."""
+TIMES, TURNED = ".times", ".1"
+"""What the names of the file of times, and of a file that was turned over, end in."""
+TIMES_BYTES = 2 * 1024 * 1024
+"""Of 16 bytes for each write: a log whose writes have 80 bytes or more is turned over for its own size first."""
 CLOSE_FROM = 3
 MAX_DESCRIPTOR = 4096
 """A shim opens fewer than twenty; its own descriptors are closed at exec anyway."""
@@ -39,24 +44,46 @@ DRAIN_READS = 256
 
 
 class Log:
-    """A file of bounded size: at *limit* bytes it becomes FILE.1 and a new one begins."""
+    """A file of bounded size: at *limit* bytes it becomes FILE.1 and a new one begins.
+
+    FILE.times beside it says when what was written; `log_times.py` states its form.
+    """
 
     def __init__(self, path: str, limit: int) -> None:
         self.path, self.limit = path, limit
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self.size = os.fstat(self.fd).st_size
+        self._open()
+
+    def _open(self) -> None:
+        self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        seen = os.fstat(self.fd)
+        self.size = seen.st_size
+        self.times = os.open(self.path + TIMES, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        head = seen.st_ino.to_bytes(8, "little") + bytes(8)
+        if os.pread(self.times, len(head), 0) != head:  # it is new, or another log's
+            os.ftruncate(self.times, 0)
+            self._append(self.times, head)
+        self.times_size = os.fstat(self.times).st_size
+
+    def _turn(self) -> None:
+        for fd, path in ((self.fd, self.path), (self.times, self.path + TIMES)):
+            os.close(fd)
+            os.replace(path, path + TURNED)
+        self._open()
+
+    def _append(self, fd: int, data: bytes) -> int:
+        """Writes what there is room for; a full disk costs the text and never the command."""
+        try:
+            return os.write(fd, data)
+        except OSError:
+            return 0
 
     def write(self, data: bytes) -> None:
-        """Appends *data*; a full disk costs the text and never the command."""
-        if self.size + len(data) > self.limit:
-            os.close(self.fd)
-            os.replace(self.path, self.path + ".1")
-            self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self.size = 0
-        try:
-            self.size += os.write(self.fd, data)
-        except OSError:
-            return
+        """Appends *data*, and before it when that was: whoever reads the one finds the other."""
+        if self.size + len(data) > self.limit or self.times_size >= TIMES_BYTES:
+            self._turn()
+        when = self.size.to_bytes(8, "little") + time.time_ns().to_bytes(8, "little")
+        self.times_size += self._append(self.times, when)
+        self.size += self._append(self.fd, data)
 
 
 def prctl(option: int, value: int) -> None:
