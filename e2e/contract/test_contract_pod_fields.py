@@ -45,6 +45,7 @@ DEFAULTS: list[tuple[str, Json, tuple[str | int, ...], Any]] = [
      {"name": "v", "emptyDir": {}}),
     ("limits-are-requests", container(resources={"limits": {"cpu": "500m", "memory": "1Gi"}}),
      ("containers", 0, "resources", "requests"), {"cpu": "500m", "memory": "1Gi"}),
+    ("grace-below-nothing", container() | {"terminationGracePeriodSeconds": -1}, ("terminationGracePeriodSeconds",), 1),
     ("security-context", container(), ("securityContext",), {}),
     ("preemption", container(), ("preemptionPolicy",), "PreemptLowerPriority"),
     ("priority", container(), ("priority",), 0),
@@ -92,6 +93,40 @@ REFUSED: list[tuple[str, Json, str]] = [
     ("probe-port", container(readinessProbe={"httpGet": {"port": 70000}}),
      "spec.containers[0].readinessProbe.httpGet.port: Invalid value: 70000"),
     ("restart-policy", {"restartPolicy": "Sometimes"}, 'spec.restartPolicy: Unsupported value: "Sometimes"'),
+    ("probe-of-nothing", container(readinessProbe={"periodSeconds": 1}),
+     "spec.containers[0].readinessProbe: Required value: must specify a handler type"),
+    ("hook-of-nothing", container(lifecycle={"preStop": {}}),
+     "spec.containers[0].lifecycle.preStop: Required value: must specify a handler type"),
+    ("hook-of-two", container(lifecycle={"preStop": {"exec": {"command": ["a"]}, "sleep": {"seconds": 1}}}),
+     "spec.containers[0].lifecycle.preStop.sleep: Forbidden: may not specify more than 1 handler type"),
+    ("no-port", container(ports=[{"containerPort": 0}]), "spec.containers[0].ports[0].containerPort: Required value"),
+    ("host-port", container(ports=[{"containerPort": 1, "hostPort": 70000}]),
+     "spec.containers[0].ports[0].hostPort: Invalid value: 70000: must be between 1 and 65535, inclusive"),
+    ("user-of-the-pod", container() | {"securityContext": {"runAsUser": -1}},
+     "spec.securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive"),
+    ("groups-of-the-pod", container() | {"securityContext": {"supplementalGroups": [1, -1]}},
+     "spec.securityContext.supplementalGroups[1]: Invalid value: -1: must be between 0 and 2147483647, inclusive"),
+    ("group-of-files", container() | {"securityContext": {"fsGroup": -5}},
+     "spec.securityContext.fsGroup: Invalid value: -5: must be between 0 and 2147483647, inclusive"),
+    ("user-of-a-container", container(securityContext={"runAsUser": -1}),
+     "spec.containers[0].securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive"),
+    ("node-key", container() | {"nodeSelector": {"bad key": "x"}},
+     'spec.nodeSelector: Invalid value: "bad key": name part must consist of'),
+    ("node-value", container() | {"nodeSelector": {"k": "bad value"}},
+     'spec.nodeSelector: Invalid value: "bad value": a valid label must be an empty string or consist of'),
+    ("toleration-operator", container() | {"tolerations": [{"key": "k", "operator": "Foo"}]},
+     'spec.tolerations[0].operator: Unsupported value: "Foo": supported values: "Equal", "Exists"'),
+    ("toleration-effect", container() | {"tolerations": [{"key": "k", "operator": "Exists", "effect": "Nope"}]},
+     'spec.tolerations[0].effect: Unsupported value: "Nope": supported values: "NoSchedule", "Prefer'),
+    ("toleration-value", container() | {"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]},
+     'spec.tolerations[0].operator: Invalid value: "v": value must be empty when `operator` is \'Exists\''),
+    ("toleration-key", container() | {"tolerations": [{"key": "bad key", "operator": "Exists"}]},
+     'spec.tolerations[0].key: Invalid value: "bad key": name part must consist of'),
+    ("toleration-of-all", container() | {"tolerations": [{"operator": "Equal", "value": "v"}]},
+     'spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty'),
+    ("toleration-seconds",
+     container() | {"tolerations": [{"key": "k", "value": "v", "effect": "NoSchedule", "tolerationSeconds": 1}]},
+     "spec.tolerations[0].effect: Invalid value: \"NoSchedule\": effect must be 'NoExecute' when"),
     ("requests-over-limits", container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
      'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1'),
 ]  # fmt: skip
@@ -102,6 +137,26 @@ def test_pods_that_are_refused(api: Api, ns: str, name: str, spec: Json, message
     api.create(at("pods", ns), obj("pods", name, spec=spec)).refused(
         422, "Invalid", f'Pod "{name}" is invalid: ', message
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        pytest.param({"labels": {"app": "x", "bad key": "x"}}, "spec.template.labels", id="label-key"),
+        pytest.param({"labels": {"app": "x", "k": "bad value"}}, "spec.template.labels", id="label-value"),
+        pytest.param({"annotations": {"bad key": "x"}}, "spec.template.annotations", id="annotation-key"),
+    ],
+)
+def test_templates_that_are_refused(api: Api, ns: str, name: str, part: Json, field: str) -> None:
+    body = obj("replicasets", name)
+    body["spec"]["template"]["metadata"] |= part
+    api.create(at("replicasets", ns), body).refused(422, "Invalid", f'{field}: Invalid value: "bad ')
+
+
+@pytest.mark.parametrize("selector", [{"bad key": "x"}, {"k": "bad value"}], ids=["key", "value"])
+def test_a_selector_of_a_service_that_is_refused(api: Api, ns: str, name: str, selector: Json) -> None:
+    body = obj("services", name, spec={"ports": [{"port": 80}], "selector": selector})
+    api.create(at("services", ns), body).refused(422, "Invalid", 'spec.selector: Invalid value: "bad ')
 
 
 def test_an_account_that_mounts_no_token(api: Api, ns: str, name: str) -> None:

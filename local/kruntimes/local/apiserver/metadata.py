@@ -120,8 +120,8 @@ def validate(meta: Json, *, rule: str, any_finalizer: bool) -> list[Cause]:
         causes.append(required("metadata.name", "name or generateName is required"))
     else:
         causes += [invalid_value("metadata.name", name, f) for f in name_faults(name, rule)]
-    causes += _labels(meta.get("labels") or {}, "metadata.labels")
-    causes += _annotations(meta.get("annotations") or {})
+    causes += label_faults(meta.get("labels") or {}, "metadata.labels")
+    causes += annotation_faults(meta.get("annotations") or {}, "metadata.annotations")
     causes += _owners(meta.get("ownerReferences") or [])
     for i, finalizer in enumerate(meta.get("finalizers") or []):
         causes += [invalid_value("metadata.finalizers", finalizer, f) for f in key_faults(finalizer)]
@@ -170,7 +170,8 @@ def key_faults(key: str) -> list[str]:
     return faults
 
 
-def _labels(labels: Json, at: str) -> list[Cause]:
+def label_faults(labels: Json, at: str) -> list[Cause]:
+    """What is wrong with labels, or with a selector by equality, at the path *at*."""
     causes: list[Cause] = []
     for key in sorted(labels):
         causes += [invalid_value(at, key, f) for f in key_faults(key)]
@@ -182,14 +183,15 @@ def _labels(labels: Json, at: str) -> list[Cause]:
     return causes
 
 
-def _annotations(annotations: Json) -> list[Cause]:
+def annotation_faults(annotations: Json, at: str) -> list[Cause]:
+    """What is wrong with annotations at the path *at*."""
     causes: list[Cause] = []
     for key in sorted(annotations):
-        causes += [invalid_value("metadata.annotations", key, f) for f in key_faults(key.lower())]
+        causes += [invalid_value(at, key, f) for f in key_faults(key.lower())]
     size = sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items())
     if size > MAX_ANNOTATIONS_BYTES:
         said = f"Too long: may not be more than {MAX_ANNOTATIONS_BYTES} bytes"
-        causes.append(Cause("metadata.annotations", "FieldValueTooLong", said))
+        causes.append(Cause(at, "FieldValueTooLong", said))
     return causes
 
 

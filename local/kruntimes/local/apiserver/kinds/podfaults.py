@@ -5,7 +5,11 @@ from typing import Any
 
 from kruntimes.local.apiserver.metadata import (
     LABEL_RULE,
+    annotation_faults,
+    forbidden_value,
     invalid_value,
+    key_faults,
+    label_faults,
     name_faults,
     not_supported,
     quoted,
@@ -29,6 +33,10 @@ _FIELDS = re.compile(
 _ENV_NAME = re.compile(r"[ -<>-~]+")
 _PULL_POLICIES = ["Always", "IfNotPresent", "Never"]
 _RESTART_POLICIES = ["Always", "OnFailure", "Never"]
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_OPERATORS = ["Equal", "Exists"]
+_EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
+_LAST_ID = 2147483647
 _DNS_POLICIES = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]
 
 
@@ -48,13 +56,46 @@ def validate(spec: Json, at: str) -> list[Cause]:
         causes.append(not_supported(f"{at}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES))
     if spec.get("dnsPolicy") not in _DNS_POLICIES:
         causes.append(not_supported(f"{at}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
-    grace = spec.get("terminationGracePeriodSeconds", 0)
-    if grace < 0:
-        why = "must be greater than or equal to 0"
-        causes.append(invalid_value(f"{at}.terminationGracePeriodSeconds", grace, why))
+    causes += label_faults(spec.get("nodeSelector") or {}, f"{at}.nodeSelector")
+    causes += _ids(spec.get("securityContext") or {}, f"{at}.securityContext")
+    for i, toleration in enumerate(spec.get("tolerations") or []):
+        causes += _toleration(toleration, f"{at}.tolerations[{i}]")
     account = spec.get("serviceAccountName")
     if account:
         causes += [invalid_value(f"{at}.serviceAccountName", account, f) for f in name_faults(account, "subdomain")]
+    return causes
+
+
+def validate_template(meta: Json, at: str) -> list[Cause]:
+    """Faults of a Pod template's labels and annotations; *at* is the template's path."""
+    causes = label_faults(meta.get("labels") or {}, f"{at}.labels")
+    return causes + annotation_faults(meta.get("annotations") or {}, f"{at}.annotations")
+
+
+def _ids(context: Json, at: str) -> list[Cause]:
+    """Of users and groups."""
+    ids = [(key, context.get(key)) for key in ("fsGroup", "runAsUser", "runAsGroup")]
+    ids += [(f"supplementalGroups[{i}]", group) for i, group in enumerate(context.get("supplementalGroups") or [])]
+    why = f"must be between 0 and {_LAST_ID}, inclusive"
+    return [invalid_value(f"{at}.{key}", n, why) for key, n in ids if n is not None and not 0 <= n <= _LAST_ID]
+
+
+def _toleration(toleration: Json, at: str) -> list[Cause]:
+    key, value = toleration.get("key", ""), toleration.get("value", "")
+    operator, effect = toleration.get("operator", ""), toleration.get("effect", "")
+    causes = [invalid_value(f"{at}.key", key, fault) for fault in key_faults(key)] if key else []
+    if not key and operator != "Exists":
+        why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        causes.append(invalid_value(f"{at}.operator", operator, why))
+    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+        why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        causes.append(invalid_value(f"{at}.effect", effect, why))
+    if operator == "Exists" and value:
+        causes.append(invalid_value(f"{at}.operator", value, "value must be empty when `operator` is 'Exists'"))
+    elif operator not in ("", *_OPERATORS):
+        causes.append(not_supported(f"{at}.operator", operator, _OPERATORS))
+    if effect not in ("", *_EFFECTS):
+        causes.append(not_supported(f"{at}.effect", effect, _EFFECTS))
     return causes
 
 
@@ -102,12 +143,16 @@ def _container(container: Json, at: str, names: set[str], volumes: set[str]) -> 
         if not mount.get("mountPath"):
             causes.append(required(f"{at}.volumeMounts[{i}].mountPath"))
     for i, port in enumerate(container.get("ports") or []):
-        causes += _port(port.get("containerPort", 0), f"{at}.ports[{i}].containerPort")
+        number = port.get("containerPort", 0)
+        here = f"{at}.ports[{i}]"
+        causes += _port(number, f"{here}.containerPort") if number else [required(f"{here}.containerPort")]
+        causes += _port(port["hostPort"], f"{here}.hostPort") if port.get("hostPort") else []
     for key in _PROBES:
-        causes += _handler(container.get(key) or {}, f"{at}.{key}")
+        causes += _handler(container.get(key), f"{at}.{key}")
     for key, handler in (container.get("lifecycle") or {}).items():
-        if isinstance(handler, dict):
+        if not isinstance(handler, str):
             causes += _handler(handler, f"{at}.lifecycle.{key}")
+    causes += _ids(container.get("securityContext") or {}, f"{at}.securityContext")
     return causes + _resources(container.get("resources") or {}, f"{at}.resources")
 
 
@@ -133,9 +178,14 @@ def _variable(variable: Json, at: str) -> list[Cause]:
     return causes
 
 
-def _handler(handler: Json, at: str) -> list[Cause]:
-    """A probe's or a lifecycle hook's port; a name of a port is not looked up."""
-    causes: list[Cause] = []
+def _handler(handler: Json | None, at: str) -> list[Cause]:
+    """What a probe or a lifecycle hook does, and its port; a name of a port is not looked up."""
+    if handler is None:
+        return []
+    kinds = [key for key in _HANDLERS if handler.get(key) is not None]
+    if not kinds:
+        return [required(at, "must specify a handler type")]
+    causes = [forbidden_value(f"{at}.{kind}", "may not specify more than 1 handler type") for kind in kinds[1:]]
     for key in ("httpGet", "tcpSocket", "grpc"):
         target = handler.get(key)
         if target and isinstance(target.get("port", 0), int):

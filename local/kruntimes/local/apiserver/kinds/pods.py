@@ -35,6 +35,8 @@ class Pods(Strategy):
         spec.setdefault("enableServiceLinks", True)
         podspec.default(spec)
         podspec.request_limits(spec)
+        if spec["terminationGracePeriodSeconds"] < 0:
+            spec["terminationGracePeriodSeconds"] = 1
         return []
 
     def prepare_create(self, obj: Json, ctx: Context) -> None:

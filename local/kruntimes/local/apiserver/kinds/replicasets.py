@@ -43,6 +43,7 @@ class ReplicaSets(Strategy):
         elif any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
             why = "`selector` does not match template `labels`"
             causes.append(invalid_value("spec.template.metadata.labels", labels, why))
+        causes += podfaults.validate_template(spec["template"]["metadata"], "spec.template")
         causes += podfaults.validate(spec["template"]["spec"], "spec.template.spec")
         if spec["template"]["spec"].get("restartPolicy") != "Always":
             value = spec["template"]["spec"].get("restartPolicy")

@@ -3,7 +3,7 @@
 import ipaddress
 from typing import Any
 
-from kruntimes.local.apiserver.metadata import invalid_value, not_supported, quoted, required
+from kruntimes.local.apiserver.metadata import invalid_value, label_faults, not_supported, quoted, required
 from kruntimes.local.apiserver.status import Cause, internal
 from kruntimes.local.apiserver.strategy import Context, Strategy, take
 
@@ -112,6 +112,7 @@ class Services(Strategy):
         ports = spec.get("ports") or []
         if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
             causes.append(required("spec.ports"))
+        causes += label_faults(spec.get("selector") or {}, "spec.selector")
         seen: set[str] = set()
         for i, port in enumerate(ports):
             at, name = f"spec.ports[{i}]", port.get("name", "")
