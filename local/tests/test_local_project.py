@@ -21,6 +21,7 @@ spec:
   source: {inlinePath: named.py}
   mode: {function: {handler: named.handler}}
 """
+INLINE = RUN.replace("inlinePath: named.py", "inlinePath: x.py, inline: x")
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 
 
@@ -60,6 +61,16 @@ def test_a_path_may_be_one_file(tmp_path: Path) -> None:
     assert named(read(tmp_path / "My_Tool.py")) == ["Run/my-tool"]
 
 
+@pytest.mark.parametrize("name", ["json__py", "class__py", "_x1__py", "a-b_c__sh", "2__sh"])
+def test_names_of_files_that_can_be_loaded_are_taken(tmp_path: Path, name: str) -> None:
+    assert len(read(folder(tmp_path, **{name: "x\n"})).runs) == 1
+
+
+def test_two_runs_of_one_name_may_lie_in_two_namespaces(tmp_path: Path) -> None:
+    other = INLINE.replace("name: named", "name: named, namespace: other")
+    assert named(read(folder(tmp_path, x__yaml=other, named__py="x\n"))) == ["Run/named", "Run/named"]
+
+
 def test_a_source_that_stands_in_the_manifest_is_left_as_it_is() -> None:
     run: dict[str, Any] = documents("x.yaml", RUN)[0]
     run["spec"]["source"]["inline"] = "own\n"
@@ -80,7 +91,34 @@ def test_a_list_is_its_items() -> None:
         pytest.param({"x__yaml": "kind: Run"}, ".", "without apiVersion and kind", id="no-version"),
         pytest.param({"x__yaml": "kind: A\napiVersion: b"}, ".", r"a A without metadata\.name", id="no-name"),
         pytest.param({"x__yaml": RUN}, ".", r"names named\.py, which does not lie beside it", id="no-source"),
-        pytest.param({"+__py": "x"}, ".", "no name for a Run", id="no-name-in-the-file's"),
+        pytest.param({"_.py": "x"}, ".", r"_\.py: no name for a Run", id="no-name-in-the-file's"),
+        pytest.param({"my-handler__py": "x"}, "my-handler.py", r"my-handler\.py: .*identifier", id="not-a-module"),
+        pytest.param({"2__py": "x"}, ".", r"2\.py: .*identifier.*no digit first; rename the file", id="a-digit-first"),
+        pytest.param({"a b__py": "x"}, ".", r"a b\.py: .*identifier", id="a-space"),
+        pytest.param({"a__b__py": "x"}, ".", r"a\.b\.py: .*identifier", id="a-module-in-a-package"),
+        pytest.param({"größe__py": "x"}, ".", r"größe\.py: .*ASCII letters", id="not-ascii"),
+        pytest.param({"a b__sh": "x"}, ".", r"a b\.sh: .*letters, digits, _ and -", id="not-a-bash-file"),
+        pytest.param({"kruntimes__py": "x"}, ".", r"kruntimes\.py: .*from the platform", id="our-module"),
+        pytest.param({"time__py": "x"}, ".", r"time\.py: Python has a module time of its own", id="builtin"),
+        pytest.param({"os__py": "x"}, ".", r"os\.py: Python has a module os of its own", id="frozen"),
+        pytest.param(
+            {"a__py": "x", "a__sh": "y"},
+            ".",
+            r"a\.py and a\.sh both give the Run a; rename",
+            id="one-name-of-two-files",
+        ),
+        pytest.param(
+            {"x__yaml": RUN, "named__py": "x", "Named__sh": "y"},
+            ".",
+            r"named\.py and Named\.sh both give the Run named",
+            id="one-name-of-a-manifest-and-a-file",
+        ),
+        pytest.param(
+            {"x__yaml": INLINE, "named__sh": "y"},
+            ".",
+            r"a manifest and named\.sh both give the Run named",
+            id="one-name-of-an-inline-source-and-a-file",
+        ),
     ],
 )
 def test_what_cannot_be_applied_is_a_sentence(tmp_path: Path, files: dict[str, str], path: str, said: str) -> None:

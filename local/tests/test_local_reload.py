@@ -89,6 +89,12 @@ def test_the_reason_is_one_line(message: str, said: str) -> None:
     ("file", "text", "said"),
     [
         pytest.param("f.py", "def f():\n    return 1\n", None, id="python"),
+        pytest.param("f.py", "\ufeffx = 1\n", None, id="a-byte-order-mark"),
+        pytest.param(
+            "f.py", "\ufeff\nx = (\n", "f.py, line 2: '(' was never closed", id="a-byte-order-mark-and-a-fault"
+        ),
+        pytest.param("f.py", "# coding: none\n", "f.py, line 1: unknown encoding: none", id="no-such-encoding"),
+        pytest.param("f.sh", "\ufefff() { :; }\n", "f.sh, line 1: a byte order mark, which", id="bash-with-a-mark"),
         pytest.param("f.py", "x = '\\d'\n", None, id="a-warning-is-no-error"),
         pytest.param("f.py", "\ndef f(:\n", "f.py, line 2: invalid syntax", id="not-python"),
         pytest.param("f.py", "x\0", "f.py: not Python: source code string cannot contain null bytes", id="null"),
@@ -102,5 +108,6 @@ def test_what_cannot_be_loaded_is_told_with_file_and_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = syntax.trouble(file, text)
-    assert found == said or (found is not None and "null bytes" in found and said is not None and "null" in said)
+    begins = found is not None and said is not None and found.startswith(said)
+    assert found == said or begins or (found is not None and "null bytes" in found and said is not None)
     assert list(tmp_path.iterdir()) == [], "nothing was executed"

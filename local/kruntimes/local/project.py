@@ -6,6 +6,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import BuiltinImporter, FrozenImporter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ ATTEMPTS = 100
 """As many as the API allows: on a laptop a function that was asked for stays until `krt dev` ends."""
 OUTLIVED = (Reason.RUNTIME_POD_LOST, Reason.FENCED_UNREGISTERED, Reason.RUNTIME_SERVER_FAILED)
 """What goes wrong around a function, and not with it: code that cannot be registered is told of at once."""
+
+
+OURS = "kruntimes"
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BASH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+"""What a Runtime takes for the module, or the file, of a handler."""
 
 
 class BadProject(Terminal):
@@ -137,6 +144,7 @@ def assemble(
         if name not in named:
             objects.append(run_of(name, text))
             files.append(Source(objects[-1], folder / name))
+    _distinct(objects, files)
     for one in files:
         wrong = syntax.trouble(one.file.name, one.run["spec"]["source"]["inline"])
         if wrong is not None:
@@ -147,6 +155,9 @@ def assemble(
 def run_of(file: str, text: str) -> dict[str, Any]:
     """The Run of a file without a manifest: its name is the file's, its handler the function `handler`."""
     stem, suffix = Path(file).stem, Path(file).suffix
+    wrong = unusable(file)
+    if wrong is not None:
+        raise BadProject(f"{file}: {wrong}; rename the file")
     name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:63].strip("-")
     if not name:
         raise BadProject(f"{file}: no name for a Run can be made of it")
@@ -161,6 +172,34 @@ def run_of(file: str, text: str) -> dict[str, Any]:
             "retryPolicy": {"maxAttempts": ATTEMPTS, "backoff": "1s", "retryableReasons": list(OUTLIVED)},
         },
     }
+
+
+def unusable(file: str) -> str | None:
+    """Why no handler of *file* can be named, for the name that the file has; None where one can."""
+    stem, suffix = Path(file).stem, Path(file).suffix
+    if suffix == ".sh":
+        return None if _BASH.fullmatch(stem) else "a Bash function's file has a name of letters, digits, _ and -"
+    if not _MODULE.fullmatch(stem):
+        return "the name of a Python module is an identifier: ASCII letters, digits and _, and no digit first"
+    if stem == OURS:
+        return f"{OURS} is the module that functions get from the platform"
+    if BuiltinImporter.find_spec(stem) is not None or FrozenImporter.find_spec(stem) is not None:
+        return f"Python has a module {stem} of its own, and imports that one whatever lies beside it"
+    return None
+
+
+def _distinct(objects: Sequence[Mapping[str, Any]], files: Sequence[Source]) -> None:
+    """Raises BadProject where two Runs have one name: only one of them could be."""
+    places = {id(one.run): one.file.name for one in files}
+    seen: dict[str, str] = {}
+    for obj in objects:
+        if not is_run(obj):
+            continue
+        meta = obj["metadata"]
+        key, place = f"{meta.get('namespace') or 'default'}/{meta['name']}", places.get(id(obj), "a manifest")
+        if key in seen:
+            raise BadProject(f"{seen[key]} and {place} both give the Run {meta['name']}; rename one of them")
+        seen[key] = place
 
 
 def _text(file: Path) -> str:

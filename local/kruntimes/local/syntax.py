@@ -26,7 +26,7 @@ def _python(file: str, text: str) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(text, file)
+            ast.parse(text.encode(), file)  # bytes, as of a file: with a byte order mark, or a line of its encoding
     except SyntaxError as error:
         return f"{file}, line {error.lineno or 1}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
@@ -35,6 +35,8 @@ def _python(file: str, text: str) -> str | None:
 
 
 def _bash(file: str, text: str) -> str | None:
+    if text.startswith("\ufeff"):
+        return f"{file}, line 1: a byte order mark, which Bash takes for a part of the first word"
     bash = shutil.which("bash")
     if bash is None:
         return None
