@@ -219,6 +219,13 @@ def test_a_changed_file_takes_the_place_of_the_old_one_when_it_works(dev: Callab
     assert "completed, status 200" in told[-1]
     assert "before" not in one.krt("logs", "greet").stdout
 
+    serving = one.krt("get", "-o", "name").stdout.strip().rpartition("/")[2]
+    one.krt("cancel", serving)
+    one.said(rf"^krt dev: Run {serving} ended as Cancelled: .*\n  to have it back: save greet\.py again$")
+    file.write_text(FUNCTION.format("two"))
+    one.said(rf"greet\.py changed: greet-\d+ is Ready in the place of {serving} ")
+    assert one.krt("invoke", "greet").stdout == "two"
+
     one.process.send_signal(signal.SIGKILL)
     one.process.wait(STOP_LIMIT)
     eventually("nothing is left", lambda: not one.left(), STOP_LIMIT)

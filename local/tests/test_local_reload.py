@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from kruntimes.common.api.names import NAME_LABEL
-from kruntimes.common.api.views import Run, RunStatus
+from kruntimes.common.api.views import Meta, Run, RunStatus
 from kruntimes.local import syntax
 from kruntimes.local.project import run_of
-from kruntimes.local.reload import GONE_LOOKS, File, reason, successor
+from kruntimes.local.reload import GONE_LOOKS, File, ended, reason, successor
 
 
 def test_a_new_text_is_given_once_it_has_settled(tmp_path: Path) -> None:
@@ -43,6 +43,34 @@ def test_a_file_that_stays_away_is_told_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"f\.py is gone"):
         file.look()
     assert [file.look() for _ in range(3 * GONE_LOOKS)] == [None] * (3 * GONE_LOOKS)
+
+
+def test_what_was_forgotten_is_given_by_the_next_save_and_no_sooner(tmp_path: Path) -> None:
+    path = tmp_path / "f.py"
+    path.write_text("a")
+    file = File(path, "a")
+    assert [file.look(), file.look()] == [None, None]
+    file.forget()
+    assert [file.look(), file.look()] == [None, None]
+    fresh = tmp_path / "g.py"
+    fresh.write_text("a")
+    fresh.replace(path)
+    assert [file.look(), file.look(), file.look()] == [None, "a", None]
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        pytest.param("f.py", "Run f ended as Failed: its Pod is gone\n  to have it back: save f.py again", id="a-file"),
+        pytest.param("", "Run f ended as Failed: its Pod is gone\n  to have it back: delete it and", id="no-file"),
+    ],
+)
+def test_the_end_of_a_function_is_told_with_what_to_do(file: str, said: str) -> None:
+    over = Run(
+        metadata=Meta(name="f"),
+        status=RunStatus(phase="Failed", message="attempt 3 of 3: RuntimePodLost: its Pod is gone"),
+    )
+    assert ended(over, file=file).startswith(said)
 
 
 def test_a_touch_is_no_change(tmp_path: Path) -> None:

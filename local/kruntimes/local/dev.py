@@ -208,7 +208,7 @@ async def _serve(
                 started = await _unless(stop, stack.start)
             if started is None:
                 return stop.status
-            beside = (stack.keep_token(), stack.reloader.run(), stack.tell_losses(), stack.keep_services())
+            beside = (stack.keep_token(), stack.follow(), stack.tell_losses(), stack.keep_services())
             attending += [group.create_task(service) for service in beside]
             if not options.command:
                 print(stack.screen(), flush=True)  # noqa: T201

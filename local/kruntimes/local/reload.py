@@ -1,14 +1,15 @@
 """Puts a new Run in the place of one whose file has changed (design §10).
 
 Specifications are immutable, so a change is another Run, under a numbered name; the old one serves until the new one
-is Ready, and goes then. Both carry the first one's name as label `kruntimes.io/dev-name`, by which krt finds the one
-that serves. Whatever cannot take the old one's place leaves it as it is, and is told in a sentence.
+is Ready, and goes then. When the one that serves has ended, any save of the file brings another. Both carry the first
+one's name as label `kruntimes.io/dev-name`, by which krt finds the one that serves. Whatever cannot take the old one's
+place leaves it as it is, and is told in a sentence.
 """
 
 import asyncio
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +60,7 @@ class File:
     """One file, asked again and again whether its text is another. text: what was last given out."""
 
     path: Path
-    text: str
+    text: str | None
     _before: Stamp | None = None
     _read: Stamp | None = None
     _missed: int = 0
@@ -90,6 +91,16 @@ class File:
         self.text = text
         return text
 
+    def forget(self) -> None:
+        """Lets the next save give the text out, whatever it is."""
+        self.text = None
+
+
+def ended(run: Run, *, file: str = "") -> str:
+    """What a person is told of a function that has ended by itself, and what to do. file: what it is made of."""
+    do = f"save {file} again" if file else "delete it and declare it again (krt delete, krt run)"
+    return f"Run {run.metadata.name} ended as {run.status.phase}: {reason(run)}\n  to have it back: {do}"
+
 
 def successor(obj: dict[str, Any], *, text: str, number: int) -> dict[str, Any]:
     """The Run that takes the place of *obj*, with *text* for its source."""
@@ -117,9 +128,15 @@ class NoSuccessor(Exception):
 
 @dataclass(kw_only=True)
 class Reloader:
-    """Follows the files of Runs. say: a line for the person; replaced: gets the source's key and who serves now."""
+    """Follows the files of Runs, and tells of each Run that ends.
+
+    say: a line for the person; replaced: gets the source's key and who serves now. others: Runs, `namespace/name`,
+    that were declared without a file. runs: every Run as it stands, a live store.
+    """
 
     kube: Kube
+    runs: Mapping[str, Run]
+    others: Sequence[str] = ()
     say: Callable[[str], None]
     replaced: Callable[[str, Run], None]
     sources: Sequence[Source]
@@ -130,12 +147,34 @@ class Reloader:
         async with asyncio.TaskGroup() as group:
             for source in self.sources:
                 group.create_task(self._follow(source))
+            group.create_task(self._tell_ends())
+
+    async def _tell_ends(self) -> None:
+        """Tells of each Run without a file that has ended, once."""
+        told: set[str] = set()
+        while True:
+            for key in self.others:
+                run = self._ended(key)
+                if run is not None and run.metadata.uid not in told:
+                    told.add(run.metadata.uid)
+                    self.say(ended(run))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _ended(self, key: str) -> Run | None:
+        run = self.runs.get(key)
+        return run if run is not None and run.status.phase in TERMINAL else None
 
     async def _follow(self, source: Source) -> None:
         namespace, _, name = source.key.partition("/")
         file = File(source.file, source.run["spec"]["source"]["inline"])
         serving, served, text = name, file.text, None
         while True:
+            over = self._ended(f"{namespace}/{serving}") if served is not None else None
+            if over is not None:
+                self.say(ended(over, file=source.file.name))
+                served = None
+                file.forget()
+            before = f"{serving} serves as before" if served is not None else f"{serving} is over as before"
             try:
                 text = text if text is not None else file.look()
                 if text is None:
@@ -153,9 +192,9 @@ class Reloader:
             except Superseded as newer:
                 text = str(newer)
             except (NoSuccessor, ValueError) as error:
-                self.say(f"{error}\n  {serving} serves as before")
+                self.say(f"{error}\n  {before}")
             except ApiError as error:
-                self.say(f"{source.file.name}: {error.message}\n  {serving} serves as before")
+                self.say(f"{source.file.name}: {error.message}\n  {before}")
             else:
                 old, serving, served = serving, made.metadata.name, given
                 took = clock.monotonic() - began

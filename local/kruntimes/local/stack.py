@@ -15,6 +15,7 @@ from kruntimes.common.api.views import Run, Runtime
 from kruntimes.common.errors import Terminal
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.errors import ApiError
+from kruntimes.common.kube.reflector import Reflector
 from kruntimes.common.kube.transport import Kube
 from kruntimes.local import control_plane, install, losses
 from kruntimes.local.apply import Applier
@@ -71,10 +72,17 @@ class Stack:
         """For kubectl and krt in a person's shell."""
         return self.instance.folder / "kubeconfig"
 
-    @property
-    def reloader(self) -> Reloader:
-        """What follows the files of Runs and puts new Runs in their place."""
-        return Reloader(kube=self.kube, say=self.say, replaced=self._replaced, sources=self.project.sources)
+    async def follow(self) -> None:
+        """Follows Runs and their files for ever: new Runs take the place of old ones, and what ends is told."""
+        runs = Reflector(self.kube, paths.runs(None), Run)
+        files = {source.key for source in self.project.sources}
+        reloader = Reloader(
+            kube=self.kube, runs=runs.store, say=self.say, replaced=self._replaced, sources=self.project.sources,
+            others=sorted(set(self._runs) - files),
+        )  # fmt: skip
+        async with asyncio.TaskGroup() as group:
+            group.create_task(runs.run())
+            group.create_task(reloader.run())
 
     async def start(self) -> bool:
         """Starts everything and returns True when what was asked for can be called. Raises Terminal."""
