@@ -5,8 +5,8 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Two processors are busy with three, since the tests that start processes wait for them most of the time.
-WORKERS ?= 3
+# Two processors are busy with four, since the tests that start processes wait for them most of the time.
+WORKERS ?= 4
 PROTOS := $(wildcard proto/kruntimes/pb/*.proto)
 API    := services/common/kruntimes/common/api
 # What an image installs: the versions of requirements.lock, and no others.

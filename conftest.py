@@ -3,7 +3,7 @@
 `KUBECONFIG` names it, or a launcher beside the checkout starts one that ends with the test run. Where there
 is neither, tests that ask for the fixture are skipped, and the summary counts them.
 
-With several workers (`pytest -n 3 --dist loadgroup`) each takes one file after the other. Tests that would see what
+With several workers (`pytest -n 4 --dist loadgroup`) each takes one file after the other. Tests that would see what
 others do on one control plane stay together on one worker: the end of this file says which.
 """
 
