@@ -25,6 +25,7 @@ Right = tuple[str, str]
 
 NOT_SEEN: dict[Right, str] = {
     ("get", "kruntimes.io/runs"): "reads again what a write of unknown outcome has left",
+    ("get", "apps/replicasets"): "looks whose ReplicaSet has the name that is wanted",
     ("patch", "/events"): "counts up an Event that repeats after ten seconds",
     ("get", "coordination.k8s.io/leases"): "the election, which these tests stand in for",
     ("create", "coordination.k8s.io/leases"): "the election",

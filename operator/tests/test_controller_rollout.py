@@ -17,6 +17,7 @@ from kruntimes.controller.rollout import (
     Trouble,
     complete,
     conditions,
+    hindrance,
     plan,
 )
 
@@ -86,6 +87,44 @@ CASES = [
 @pytest.mark.parametrize(("wanted", "current", "old", "expected"), CASES)
 def test_the_plan(wanted: int, current: Generation | None, old: list[Generation], expected: list[Step]) -> None:
     assert plan(wanted=wanted, current=current, old=old) == expected
+
+
+REFUSED = [
+    pytest.param(2, [], [], id="nothing-serves"),
+    pytest.param(3, [generation("old", 2, FREE, BUSY)], [scale("old", 3)], id="more"),
+    pytest.param(1, [generation("old", 2, FREE, SAFE)], [scale("old", 1)], id="fewer"),
+    pytest.param(
+        2,
+        [generation("gone", 0), generation("old", 2, pod("n"), pod("m"))],
+        [Remove("gone", "uid-gone")],
+        id="the-larger-serves",
+    ),
+    pytest.param(
+        2,
+        [
+            Generation(name="b", uid="uid-b", replicas=2, created="2026-01-01T00:00:00Z"),
+            Generation(name="a", uid="uid-a", replicas=2, created="2026-01-02T00:00:00Z", pods=(pod("n"), pod("m"))),
+        ],
+        [scale("b", 0)],
+        id="of-equals-the-newer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "old", "expected"), REFUSED)
+def test_the_plan_while_the_template_is_refused(wanted: int, old: list[Generation], expected: list[Step]) -> None:
+    assert plan(wanted=wanted, current=None, old=old, refused=True) == expected
+
+
+def test_what_the_replica_sets_controller_says() -> None:
+    no, older = Trouble("FailedCreate", "no"), Trouble("FailedDelete", "neither")
+    new = Generation(name="new", uid="u", replicas=1, failure=no)
+    old = Generation(name="old", uid="v", replicas=1, failure=older)
+    assert hindrance(wanted=1, current=new, old=[old]) == no
+    assert hindrance(wanted=1, current=None, old=[old]) == older
+    assert hindrance(wanted=1, current=generation("new", 1), old=[]) is None
+    ready = Generation(name="new", uid="u", replicas=1, failure=no, pods=(pod("n"),))
+    assert hindrance(wanted=1, current=ready, old=[]) is None
 
 
 @given(st.integers(1, 5), st.integers(0, 5), st.lists(st.booleans(), max_size=5))

@@ -10,6 +10,7 @@ container with restartPolicy Always starts before `runtime` and stops after it.
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,9 @@ SCRATCH_DIR, SCRATCH_NAME = "/var/lib/kruntimes", "kruntimes-scratch"
 """Where runtimed fetches repositories: git reads configuration from its folder, so user code must not share it."""
 SCRATCH_SIZE = "512Mi"
 """Several fetches at a time, each below 128 MiB."""
+MAX_NAME_CHARS = 253
+"""What the API server takes as the name of a ServiceAccount, a DNS subdomain."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -74,10 +78,18 @@ class PodDefaults:
 
 
 def service_account(runtime: Runtime) -> str:
-    """The ServiceAccount of its Pods: what the template names, else the one that is made for each namespace."""
-    spec = runtime.spec.template.get("spec") or {}
-    named: str = spec.get("serviceAccountName") or spec.get("serviceAccount") or ""
-    return named or RUNTIMED_SERVICE_ACCOUNT
+    """The ServiceAccount of its Pods: what the template names, else the one that is made for each namespace.
+
+    That one also where the template names what can be no ServiceAccount: no Pod is ever made of such a template.
+    """
+    named = _named_account(runtime.spec.template.get("spec") or {})
+    valid = isinstance(named, str) and len(named) <= MAX_NAME_CHARS and _NAME.fullmatch(named) is not None
+    return named if valid else RUNTIMED_SERVICE_ACCOUNT
+
+
+def _named_account(spec: Mapping[str, Any]) -> Any:
+    """As the template has it, whatever it is; the older name of the field counts where the newer is absent."""
+    return spec.get("serviceAccountName") or spec.get("serviceAccount") or RUNTIMED_SERVICE_ACCOUNT
 
 
 def owner_reference(runtime: Runtime) -> dict[str, Any]:
@@ -93,7 +105,10 @@ def owner_reference(runtime: Runtime) -> dict[str, Any]:
 
 
 def pod_template(runtime: Runtime, defaults: PodDefaults) -> dict[str, Any]:
-    """The whole Pod template of a Runtime, the template hash aside."""
+    """The whole Pod template of a Runtime, the template hash aside.
+
+    A field of the wrong type is left as it is, for the API server to refuse in its own words; never does it raise.
+    """
     template = copy.deepcopy(runtime.spec.template)
     metadata: dict[str, Any] = dict(template.get("metadata") or {})
     spec: dict[str, Any] = template.get("spec") or {}
@@ -104,14 +119,15 @@ def pod_template(runtime: Runtime, defaults: PodDefaults) -> dict[str, Any]:
         **{CAPACITY_ANNOTATION + name: str(count) for name, count in runtime.spec.offers.items()},
     }
     spec["restartPolicy"] = "Always"
-    spec["serviceAccountName"] = service_account(runtime)
+    spec["serviceAccountName"] = _named_account(spec)
     spec.pop("serviceAccount", None)
     spec["automountServiceAccountToken"] = False
     spec["enableServiceLinks"] = False
     spec["readinessGates"] = _named(spec.get("readinessGates"), "conditionType", {"conditionType": READINESS_GATE})
     spec["tolerations"] = _tolerations(spec.get("tolerations") or [])
-    spec["terminationGracePeriodSeconds"] = max(grace_seconds(defaults), spec.get("terminationGracePeriodSeconds") or 0)
-    spec["securityContext"] = {**_POD_SECURITY, **(spec.get("securityContext") or {})}
+    grace = spec.get("terminationGracePeriodSeconds") or 0
+    spec["terminationGracePeriodSeconds"] = max(grace_seconds(defaults), grace) if type(grace) is int else grace
+    spec["securityContext"] = _over(_POD_SECURITY, spec.get("securityContext"))
     spec["volumes"] = _named(spec.get("volumes"), "name", *_volumes(runtime))
     spec["initContainers"] = _first(spec.get("initContainers"), _sidecar(runtime, defaults))
     _extend(main, defaults)
@@ -266,18 +282,28 @@ def _extend(main: dict[str, Any], defaults: PodDefaults) -> None:
     ]
     main["env"] = _named(main.get("env"), "name", *env)
     main["volumeMounts"] = _named(main.get("volumeMounts"), "mountPath", *_MOUNTS)
-    main["lifecycle"] = {
-        **(main.get("lifecycle") or {}),
-        "preStop": {"httpGet": {"path": "/drain", "port": METRICS_PORT}},
-    }
-    main["securityContext"] = {**_CONTAINER_SECURITY, **(main.get("securityContext") or {})}
+    lifecycle = _over({}, main.get("lifecycle"))
+    drain = {"preStop": {"httpGet": {"path": "/drain", "port": METRICS_PORT}}}
+    main["lifecycle"] = {**lifecycle, **drain} if isinstance(lifecycle, dict) else lifecycle
+    main["securityContext"] = _over(_CONTAINER_SECURITY, main.get("securityContext"))
 
 
-def _tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _over(ours: Mapping[str, Any], given: Any) -> Any:
+    """The user's fields over our defaults."""
+    return {**ours, **(given or {})} if not given or isinstance(given, dict) else given
+
+
+def _are_objects(given: Any) -> bool:
+    return isinstance(given, list) and all(isinstance(one, dict) for one in given)
+
+
+def _tolerations(given: Any) -> Any:
     """Adds ours for every taint that the template says nothing about; an empty key speaks about all of them."""
-    spoken = {
+    if not _are_objects(given):
+        return given
+    spoken = [
         one.get("key", "") for one in given if one.get("effect", "") in ("", "NoExecute") or not one.get("effect")
-    }
+    ]
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": UNREACHABLE_SECONDS}
         for key in TOLERATED
@@ -286,9 +312,11 @@ def _tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*given, *added]
 
 
-def _named(given: list[dict[str, Any]] | None, key: str, *ours: dict[str, Any]) -> list[dict[str, Any]]:
+def _named(given: Any, key: str, *ours: dict[str, Any]) -> Any:
     """The user's list with ours after it; an item of the user's with the same *key* gives way."""
-    taken = {one[key] for one in ours}
+    if given and not _are_objects(given):
+        return given
+    taken = [one[key] for one in ours]
     return [*(one for one in given or [] if one.get(key) not in taken), *ours]
 
 

@@ -28,14 +28,27 @@ class PodFact:
     cost: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why no Pods can be made. reason: one CamelCase word; message: a sentence, the API server's where it has one."""
+
+    reason: str
+    message: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """A ReplicaSet of a Runtime with its Pods, those aside that are being deleted or have ended."""
+    """A ReplicaSet of a Runtime with its Pods, those aside that are being deleted or have ended.
+
+    created: RFC 3339. failure: what its controller says stops it, None while nothing does.
+    """
 
     name: str
     uid: str
     replicas: int
     pods: tuple[PodFact, ...] = ()
+    created: str = ""
+    failure: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +87,18 @@ class Remove:
 Step = Create | Scale | Protect | Remove
 
 
-def plan(*, wanted: int, current: Generation | None, old: Sequence[Generation]) -> list[Step]:
-    """The steps that can be taken now; a step that another must precede comes with a later plan."""
+def plan(*, wanted: int, current: Generation | None, old: Sequence[Generation], refused: bool = False) -> list[Step]:
+    """The steps that can be taken now; a step that another must precede comes with a later plan.
+
+    refused: no ReplicaSet can be made of the current template. What serves meanwhile is what served before, and
+    follows the number that is wanted, both ways.
+    """
     steps: list[Step] = []
+    if refused and current is None:
+        if not old:
+            return steps
+        current = max(old, key=lambda one: (one.replicas, one.created, one.name))
+        old = [one for one in old if one is not current]
     if current is None:
         steps.append(Create(wanted))
     elif current.replicas < wanted:
@@ -110,12 +132,16 @@ def complete(*, wanted: int, current: Generation | None, old: Sequence[Generatio
     return current is not None and sum(pod.ready for pod in current.pods) == wanted == current.replicas and not old
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Why no Pods can be made. reason: one CamelCase word; message: a sentence, the API server's where it has one."""
+def hindrance(*, wanted: int, current: Generation | None, old: Sequence[Generation]) -> Trouble | None:
+    """What the ReplicaSets' controller says stops it, the current ReplicaSet's first; None where it does not matter.
 
-    reason: str
-    message: str
+    A ServiceAccount that is missing, a quota that is used up, Pod security admission: a Deployment tells these in
+    the same way, by the ReplicaSet's own condition.
+    """
+    if complete(wanted=wanted, current=current, old=old):
+        return None
+    every = [*(() if current is None else (current,)), *old]
+    return next((one.failure for one in every if one.failure is not None), None)
 
 
 def conditions(

@@ -9,14 +9,11 @@ from typing import Any
 import msgspec
 
 from kruntimes.common import clock
-from kruntimes.common.api.names import (
-    POD_DELETION_COST,
-    TEMPLATE_HASH_LABEL,
-)
-from kruntimes.common.api.views import Object, Pod, Runtime
-from kruntimes.common.errors import Terminal
+from kruntimes.common.api.names import POD_DELETION_COST, TEMPLATE_HASH_LABEL
+from kruntimes.common.api.reasons import RuntimeCondition
+from kruntimes.common.api.views import Object, Pod, Runtime, condition
 from kruntimes.common.kube import paths
-from kruntimes.common.kube.errors import AlreadyExists, BadRequest, Invalid, Missing
+from kruntimes.common.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, Missing, ServerError
 from kruntimes.common.kube.events import runtime_ref
 from kruntimes.common.kube.queue import After, Done, WorkQueue, work
 from kruntimes.common.kube.reflector import Reflector
@@ -26,13 +23,8 @@ from kruntimes.controller.announce import Announcer
 from kruntimes.controller.book import Book
 from kruntimes.controller.grants import Grants
 from kruntimes.controller.pods import MANAGER
-from kruntimes.controller.podtemplate import (
-    PodDefaults,
-    pod_template,
-    replica_set,
-    service,
-    template_hash,
-)
+from kruntimes.controller.podtemplate import PodDefaults, pod_template, replica_set, service, template_hash
+from kruntimes.controller.refusals import REFUSED_SECONDS, Refusals, Refused, explained
 from kruntimes.controller.signer import Bundles
 from kruntimes.controller.views import ReplicaSet, timestamp
 
@@ -72,12 +64,14 @@ class Runtimes:
         self._grants = grants
         self._announcer = announcer
         self._templates: dict[str, tuple[str, int, dict[str, Any], str]] = {}
+        self._refusals = Refusals()
         self._queue = WorkQueue()
 
     def runtime_changed(self, key: str) -> None:
         """A Runtime appeared, changed or went."""
         if key not in self._runtimes.store:
             self._templates.pop(key, None)
+            self._refusals.forget(key)
             return
         self._queue.add(key)
 
@@ -121,14 +115,49 @@ class Runtimes:
             return After(IN_THE_WAY_SECONDS)
         standing = self._replica_sets.store.get(f"{namespace}/{name}")
         if current is None and standing is not None:
+            await self._report(runtime, current, old, _in_the_way(name))
             return After(IN_THE_WAY_SECONDS)
         try:
-            for step in rollout.plan(wanted=runtime.spec.replicas, current=current, old=old):
-                await self._take(runtime, template, step)
-        except (Invalid, BadRequest) as error:
-            await self._report(runtime, current, old, rollout.Trouble("TemplateRefused", error.message))
-            raise Terminal(f"the Pod template is refused: {error.message}") from None
-        await self._write_status(runtime, current, old, trouble=None)
+            return await self._follow(runtime, template, digest, current, old)
+        except ServerError as error:
+            # A sick API server, or an admission webhook that does not answer: no word against the template.
+            await self._report(runtime, current, old, rollout.Trouble("ApiServerError", error.message))
+            raise
+
+    async def _follow(
+        self,
+        runtime: Runtime,
+        template: dict[str, Any],
+        digest: str,
+        current: rollout.Generation | None,
+        old: list[rollout.Generation],
+    ) -> Done | After:
+        """Takes the steps of the rollout, and says in the status how it goes.
+
+        While the ReplicaSet of the template is refused, the Pods that there are still follow the number wanted; it is
+        tried again now and then, since what admission refuses may be mended elsewhere.
+        """
+        key, wanted = runtime.metadata.key, runtime.spec.replicas
+        refusal = self._refusals.of(key, digest, now=clock.monotonic()) if current is None else None
+        if refusal is not None:
+            await self._take(runtime, template, rollout.plan(wanted=wanted, current=None, old=old, refused=True))
+            await self._write_status(runtime, current, old, trouble=refusal.trouble)
+            return After(refusal.until - clock.monotonic())
+        try:
+            await self._take(runtime, template, rollout.plan(wanted=wanted, current=current, old=old))
+        except Refused as refused:
+            if self._refusals.note(key, digest, refused.trouble, now=clock.monotonic()):
+                extra = {"runtime": key, "reason": refused.trouble.reason, "error": refused.trouble.message}
+                log.warning("replica set refused", extra=extra)
+            await self._take(runtime, template, rollout.plan(wanted=wanted, current=None, old=old, refused=True))
+            await self._report(runtime, current, old, refused.trouble)
+            return After(REFUSED_SECONDS)
+        self._refusals.forget(key)
+        trouble = rollout.hindrance(wanted=wanted, current=current, old=old)
+        if trouble is None or _told(runtime, trouble):
+            await self._write_status(runtime, current, old, trouble=trouble)
+        else:
+            await self._report(runtime, current, old, trouble)
         return Done()
 
     async def _report(
@@ -177,7 +206,14 @@ class Runtimes:
             if meta.namespace != runtime.metadata.namespace or not _owned(meta.owner_references, runtime):
                 continue
             members = tuple(pods.get(meta.labels.get(TEMPLATE_HASH_LABEL, ""), ()))
-            generation = rollout.Generation(name=meta.name, uid=meta.uid, replicas=found.spec.replicas, pods=members)
+            generation = rollout.Generation(
+                name=meta.name,
+                uid=meta.uid,
+                replicas=found.spec.replicas,
+                pods=members,
+                created=meta.creation_timestamp,
+                failure=_failure(found),
+            )
             if meta.name == name:
                 current = generation
             elif not meta.deleting:
@@ -193,13 +229,16 @@ class Runtimes:
             cost=pod.metadata.annotations.get(POD_DELETION_COST),
         )
 
-    async def _take(self, runtime: Runtime, template: dict[str, Any], step: rollout.Step) -> None:
+    async def _take(self, runtime: Runtime, template: dict[str, Any], steps: list[rollout.Step]) -> None:
+        for step in steps:
+            await self._step(runtime, template, step)
+
+    async def _step(self, runtime: Runtime, template: dict[str, Any], step: rollout.Step) -> None:
         namespace = runtime.metadata.namespace
         extra = {"runtime": runtime.metadata.key}
         if isinstance(step, rollout.Create):
             body = replica_set(runtime, template, replicas=step.replicas)
-            path = paths.replicasets(namespace, body["metadata"]["name"])
-            await self._kube.apply(path, body, Object, manager=MANAGER)
+            await self._create(runtime, body)
             log.info("replica set made", extra=extra | {"replica_set": body["metadata"]["name"]})
             self._announcer.say(
                 runtime_ref(runtime.metadata),
@@ -219,6 +258,24 @@ class Runtimes:
             except Missing:
                 return
             log.info("replica set removed", extra=extra | {"replica_set": step.name})
+
+    async def _create(self, runtime: Runtime, body: dict[str, Any]) -> None:
+        """Makes a ReplicaSet; raises Refused with what there is against it.
+
+        A create that is strict about fields, and not an apply: that answers a wrong type with a 500 which only its
+        text tells from a sick server's, and whose text quotes what stands in the field.
+        """
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        try:
+            await self._kube.create(paths.replicasets(namespace), body, Object, manager=MANAGER, strict=True)
+        except (Invalid, BadRequest) as error:
+            raise Refused(rollout.Trouble("TemplateRefused", explained(error.message, body))) from None
+        except Forbidden as error:
+            raise Refused(rollout.Trouble("ReplicaSetRefused", error.message)) from None
+        except AlreadyExists:
+            held = await self._kube.get(paths.replicasets(namespace, name), Object)
+            if not _owned(held.metadata.owner_references, runtime):
+                raise Refused(_in_the_way(name)) from None
 
     async def _write_status(
         self,
@@ -249,6 +306,21 @@ class Runtimes:
             await self._kube.patch_merge(path, body, Object)
         except Missing:
             log.debug("runtime went before its status was written", extra={"runtime": runtime.metadata.key})
+
+
+def _in_the_way(name: str) -> rollout.Trouble:
+    return rollout.Trouble("ReplicaSetExists", f"a ReplicaSet {name} that is not this Runtime's is in the way")
+
+
+def _failure(found: ReplicaSet) -> rollout.Trouble | None:
+    held = found.failure
+    return None if held is None else rollout.Trouble(held.reason or held.type, held.message)
+
+
+def _told(runtime: Runtime, trouble: rollout.Trouble) -> bool:
+    """Whether the status says so already."""
+    held = condition(runtime.status.conditions, RuntimeCondition.PROGRESSING)
+    return held is not None and (held.reason, held.message) == (trouble.reason, trouble.message)
 
 
 def _owned(owners: tuple[Any, ...], runtime: Runtime) -> bool:

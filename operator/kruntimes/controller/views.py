@@ -193,11 +193,24 @@ class ReplicaSetSpec(View, frozen=True):
     replicas: int = 1
 
 
+class ReplicaSetStatus(View, frozen=True):
+    """ReplicaSet.status, of which it matters what stops its controller."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
 class ReplicaSet(View, frozen=True):
     """A ReplicaSet of one template hash of a Runtime."""
 
     metadata: Meta = Meta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+    @property
+    def failure(self) -> Condition | None:
+        """Why its controller can make (or delete) no Pods at the moment, None while nothing stops it."""
+        held = condition(self.status.conditions, "ReplicaFailure")
+        return held if held is not None and held.status == "True" else None
 
 
 class RoleRef(View, frozen=True):

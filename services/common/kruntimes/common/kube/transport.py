@@ -166,9 +166,23 @@ class Kube:
                 return items, page.metadata.resource_version
             query["continue"] = page.metadata.continue_
 
-    async def create(self, path: str, obj: object, type: type[T], *, timeout: float = REQUEST_SECONDS) -> T:
-        """Creates *obj* in the collection *path* (or posts to a subresource such as `serviceaccounts/…/token`)."""
-        return _decode(await self.request("POST", path, body=obj, timeout=timeout), type)
+    async def create(
+        self,
+        path: str,
+        obj: object,
+        type: type[T],
+        *,
+        manager: str = "",
+        strict: bool = False,
+        timeout: float = REQUEST_SECONDS,
+    ) -> T:
+        """Creates *obj* in the collection *path* (or posts to a subresource such as `serviceaccounts/…/token`).
+
+        manager: who owns its fields. strict: a field that the server does not know is a BadRequest and not left out.
+        """
+        asked = {"fieldManager": manager, "fieldValidation": "Strict" if strict else ""}
+        query = {key: value for key, value in asked.items() if value}
+        return _decode(await self.request("POST", path, query=query, body=obj, timeout=timeout), type)
 
     async def replace(self, path: str, obj: object, type: type[T], *, timeout: float = REQUEST_SECONDS) -> T:
         """Puts *obj* in the place of what is there; its metadata.resourceVersion is the precondition."""
