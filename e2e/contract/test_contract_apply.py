@@ -1,5 +1,6 @@
 """Server-side apply: create, update, who owns which field, conflicts, force, and fields that are given up."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -222,6 +223,43 @@ def test_apply_of_a_pod_to_a_list_key_twice(api: Api, ns: str, name: str) -> Non
     body = obj("pods", name, spec={"containers": [CONTAINER, CONTAINER]})
     answer = api.apply(at("pods", ns, name), body, manager="one")
     answer.refused(500, "", 'duplicate entries for key [name="main"]')
+
+
+QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        pytest.param("12x", f"apps/v1, Kind=ReplicaSet: {QUANTITY}", id="suffix"),
+        pytest.param("12 Gi", f"apps/v1, Kind=ReplicaSet: {QUANTITY}", id="space"),
+        pytest.param("", f"apps/v1, Kind=ReplicaSet: {QUANTITY}", id="empty"),
+        pytest.param(True, f"apps/v1, Kind=ReplicaSet: {QUANTITY}", id="boolean"),
+        pytest.param(["12x"], "resources.limits.memory: expected any scalar, got ", id="list"),
+        pytest.param({"a": "1"}, "resources.limits.memory: expected any scalar, got ", id="map"),
+    ],
+)
+def test_a_wrong_quantity(api: Api, ns: str, name: str, value: object, said: str) -> None:
+    """A bad request where the object is created; applied, it is 500 without a reason, new or not."""
+    body = obj("replicasets", name)
+    main = body["spec"]["template"]["spec"]["containers"][0]
+    wrong = copy.deepcopy(body)
+    wrong["spec"]["template"]["spec"]["containers"][0] = {**main, "resources": {"limits": {"memory": value}}}
+    api.create(at("replicasets", ns), wrong).refused(
+        400, "BadRequest", f'ReplicaSet in version "v1" cannot be handled as a ReplicaSet: {QUANTITY}'
+    )
+    path = at("replicasets", ns, name)
+    api.apply(path, wrong, manager="one").refused(500, "", said)
+    api.apply(path, body, manager="one").ok(201)
+    api.apply(path, wrong, manager="one").refused(500, "", said)
+
+
+@pytest.mark.parametrize("value", ["12x", True, ["12x"]], ids=["text", "boolean", "list"])
+def test_a_wrong_quantity_in_a_merge_patch(api: Api, ns: str, name: str, value: object) -> None:
+    make(api, "replicasets", ns, name)
+    main = {**CONTAINER, "resources": {"limits": {"memory": value}}}
+    patch = {"spec": {"template": {"spec": {"containers": [main]}}}}
+    api.patch(at("replicasets", ns, name), patch).refused(422, "Invalid", QUANTITY)
 
 
 def test_managed_fields_that_were_cleared(api: Api, ns: str, name: str) -> None:

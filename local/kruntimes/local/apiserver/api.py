@@ -129,7 +129,7 @@ class Api:
         ctx, strategy = self.context(call), self.strategies.of(resource)
         meta = checks.metadata_of(obj)
         checks.place(resource, namespace, meta)
-        self._known(resource, obj, strategy, call)
+        self._known(resource, obj, strategy, call, applied=owned)
         self._namespace_open(resource, namespace, meta.get("name", ""))
         if meta.get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
@@ -275,10 +275,20 @@ class Api:
 
     # ------------------------------------------------------------ steps
 
-    def _known(self, resource: Resource, obj: Json, strategy: Strategy, call: Call, *, patch: object = None) -> None:
+    def _known(
+        self,
+        resource: Resource,
+        obj: Json,
+        strategy: Strategy,
+        call: Call,
+        *,
+        patch: object = None,
+        applied: bool = False,
+    ) -> None:
         """Holds *obj* to its types, defaults and prunes; says which fields are unknown as the caller wants it.
 
-        patch: what *obj* comes from, for the refusal.
+        patch: what *obj* comes from, for the refusal. applied: it comes from a server-side apply, where a value that
+        the schema lets pass and the type does not, such as a wrong quantity, counts as an error of the server's.
         """
         handled = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
 
@@ -293,6 +303,8 @@ class Api:
             metadata.tidy(obj["metadata"])
             unknown += strategy.default(obj)
         except shapes.Misfit as misfit:
+            if applied and not resource.custom:
+                raise StatusError(500, "", checks.unconvertible(resource, obj["metadata"], str(misfit))) from None
             raise refused(str(misfit)) from None
         said = [f'unknown field "{path}"' for path in unknown]
         said += [f'duplicate field "{path}"' for path in call.duplicates]
@@ -431,7 +443,7 @@ class Api:
             )
         )  # fmt: skip
         if stored is not None:
-            self._known(resource, merged, strategy, call)
+            self._known(resource, merged, strategy, call, applied=True)
             return self._change(resource, stored, merged, call, subresource, owned=True), False
         return self._create(resource, namespace, merged, call, owned=True), True
 

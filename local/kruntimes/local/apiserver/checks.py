@@ -44,6 +44,14 @@ def place(resource: Resource, namespace: str, meta: Json) -> None:
     meta["namespace"] = namespace
 
 
+def unconvertible(resource: Resource, meta: Json, why: str) -> str:
+    """What is said of an applied object that passes the schema and is none of its kind for all that."""
+    kind = f"{resource.api_version}, Kind={resource.kind}"
+    place = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {kind}"
+    converted = f"unable to convert unstructured object to {kind}: {why}"
+    return f"failed to convert new object ({place}) to proper version: {converted}"
+
+
 def preconditions(resource: Resource, stored: Json, options: DeleteOptions) -> None:
     meta = stored["metadata"]
     if options.uid is not None and options.uid != meta["uid"]:

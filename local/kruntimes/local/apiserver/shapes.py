@@ -45,7 +45,7 @@ _GO = {
     "o": "intstr.IntOrString", "a": "any",
 }  # fmt: skip
 _FITS: dict[str, tuple[type, ...]] = {
-    "s": (str,), "i": (int,), "f": (int, float), "b": (bool,), "t": (str,), "u": (str,), "q": (str, int, float),
+    "s": (str,), "i": (int,), "f": (int, float), "b": (bool,), "t": (str,), "u": (str,),
     "o": (str, int), "a": (object,), "struct": (dict,), "map": (dict,), "list": (list,),
 }  # fmt: skip
 _KEPT = frozenset({
@@ -94,6 +94,9 @@ def _fit_struct(
 def _fit(shape: Shape, value: Any, path: str, named: str, owner: str, unknown: list[str]) -> None:
     if named.count(".") > MAX_DEPTH:
         raise Misfit("json: exceeded max depth")
+    if shape.kind == "q":
+        _fit_quantity(value)
+        return
     good: Any = _FITS[shape.kind]
     if not isinstance(value, good) or (isinstance(value, bool) and bool not in good):
         found = _JSON_NAMES.get(type(value), "null")
@@ -110,20 +113,19 @@ def _fit(shape: Shape, value: Any, path: str, named: str, owner: str, unknown: l
             _fit(shape.of, item, f"{path}[{i}]", named, owner, unknown)
     elif shape.kind in _TIMES:
         _fit_time(value, _TIMES[shape.kind], micro=shape.kind == "u")
-    elif shape.kind == "q" and not _is_quantity(str(value)):
-        raise Misfit("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
 
 
 def _go_name(shape: Shape) -> str:
     return shape.name.removeprefix("v1.")
 
 
-def _is_quantity(text: str) -> bool:
+def _fit_quantity(value: Any) -> None:
+    """A quantity reads its own JSON, so that a value of another type is a wrong text to it, like any other."""
     try:
-        parse_quantity(text)
+        parse_quantity("" if isinstance(value, bool | list | dict) else str(value))
     except BadQuantity:
-        return False
-    return True
+        pattern = "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        raise Misfit(f"quantities must match the regular expression {pattern}") from None
 
 
 def _fit_time(value: str, layout: str, *, micro: bool) -> None:

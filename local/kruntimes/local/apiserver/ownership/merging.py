@@ -11,7 +11,10 @@ from kruntimes.local.apiserver.values import same
 Json = dict[str, Any]
 
 
-_SCALARS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "numeric": (int, float)}
+_SCALARS: dict[str, tuple[type, ...]] = {
+    "string": (str,), "boolean": (bool,), "numeric": (int, float),
+    "any scalar": (str, int, float, bool),
+}  # fmt: skip
 
 
 class Unfit(Exception):
@@ -46,7 +49,7 @@ def check(value: Any, place: Place, path: Path = ()) -> None:
             check(item, place.of or FREE, (*path, name))
     elif place.type in _SCALARS:
         fits = _SCALARS[place.type]
-        if not isinstance(value, fits) or (isinstance(value, bool) and place.type != "boolean"):
+        if not isinstance(value, fits) or (isinstance(value, bool) and bool not in fits):
             raise Unfit(f"{shown(path)}: expected {place.type}, got {_got(value)}")
 
 

@@ -20,8 +20,8 @@ class Place:
     """kind: leaf, struct, map, keyed (a list by key), set, or free (whatever the value is).
 
     fields: of a struct. of: the items of a list, the values of a map, and of a struct what else may stand in it.
-    keys: of a keyed list, each with its default or ABSENT. type: what a leaf holds (string, numeric, boolean), or
-    empty for anything.
+    keys: of a keyed list, each with its default or ABSENT. type: what a leaf holds (string, numeric, boolean, any
+    scalar), or empty for anything.
     """
 
     kind: str
@@ -138,7 +138,7 @@ _ATOMIC_STRUCTS = frozenset({
 })  # fmt: skip
 _MERGE_KEYS = {**{f"{kind}.ports": "containerPort" for kind in _CONTAINERS}, "ServiceSpec.ports": "port"}
 """By which one key a strategic merge patch tells items apart, where it is not the one above."""
-_TYPES = {"s": "string", "t": "string", "i": "numeric", "f": "numeric", "b": "boolean"}
+_TYPES = {"s": "string", "t": "string", "i": "numeric", "f": "numeric", "b": "boolean", "q": "any scalar"}
 
 
 @cache
