@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from tests.controller_world import Json, World, eventually, world
 
-from kruntimes.common.api.views import Condition, Runtime, condition
+from kruntimes.common.api.views import Condition, Object, Runtime, condition
 from kruntimes.common.kube import paths
 from kruntimes.common.kube.errors import ServerError
 from kruntimes.common.kube.transport import Kube
@@ -172,27 +172,25 @@ async def test_what_admission_refuses_is_tried_again_without_a_change(
 
 
 async def test_a_foreign_replica_set_is_left_alone_and_named(place: World) -> None:
-    async with place.operator():
-        await place.runtime("python")
-        await place.pods("python", 1)
-        await place.admin.delete(paths.runtimes(place.namespace, "python"), propagation="Orphan")
-
-        async def orphaned() -> Json | None:
-            found, _ = await place.admin.list(paths.replicasets(place.namespace), dict)
-            return None if found[0]["metadata"].get("ownerReferences") else found[0]
-
-        (name, uid) = ((meta := (await eventually(orphaned))["metadata"])["name"], meta["uid"])
+    orphan: dict[str, Json] = {
+        "seen": {"ownerReferences": None},
         # Without our label no watch shows it.
-        path = paths.replicasets(place.namespace, name)
-        for label in ("kruntimes-operator", None):
-            labels = {"metadata": {"labels": {"app.kubernetes.io/managed-by": label}}}
-            await place.admin.patch_merge(path, labels, dict)
-            await place.admin.delete(paths.services(place.namespace, "python"))
-            await place.runtime("python")
-            assert name in (await progressing(place, "python", "ReplicaSetExists")).message
-            kept: Json = await place.admin.get(path, dict)
-            assert kept["metadata"]["uid"] == uid
-            await place.admin.delete(paths.runtimes(place.namespace, "python"), propagation="Orphan")
+        "unseen": {"ownerReferences": None, "labels": {"app.kubernetes.io/managed-by": None}},
+    }
+    async with place.operator():
+        for name, metadata in orphan.items():
+            await place.runtime(name)
+            await place.pods(name, 1)
+            selector = f"app.kubernetes.io/managed-by=kruntimes-operator,runtime={name}"
+            (made,), _ = await place.admin.list(paths.replicasets(place.namespace), Object, label_selector=selector)
+            path = paths.replicasets(place.namespace, made.metadata.name)
+            await place.admin.patch_merge(path, {"metadata": metadata}, dict)
+            assert made.metadata.name in (await progressing(place, name, "ReplicaSetExists")).message
+            kept = await place.admin.get(path, Object)
+            assert (kept.metadata.uid, kept.metadata.owner_references) == (made.metadata.uid, ())
+            if name == "seen":
+                await place.admin.delete(path, propagation="Background")
+                await progressing(place, name, "RollingOut")
 
 
 def test_a_refusal_holds_for_its_template_and_its_time() -> None:
