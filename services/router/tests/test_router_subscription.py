@@ -219,6 +219,13 @@ def test_a_refused_resource_that_is_withdrawn_is_removed() -> None:
     assert response.removed == ("a",)
 
 
+def test_what_was_refused_is_told_again_when_it_is_made_anew_after_its_removal() -> None:
+    subscription, _ = answer(opened("a"), world(a="bad"))
+    subscription, _ = answer(refused(subscription).changed(["a"]), world(), "2")
+    _, response = answer(acknowledged(subscription, "2").changed(["a"]), world(a="bad"), "3")
+    assert set(response.resources) == {"a"}
+
+
 def test_a_refused_removal_is_not_repeated() -> None:
     subscription, _ = answer(opened("a"), world(a="1"))
     subscription, _ = answer(acknowledged(subscription).changed(["a"]), world(), "2")
@@ -357,9 +364,9 @@ class Conversation(RuleBasedStateMachine):
             for name, body in bodies.items():
                 if self.wants(name):
                     self.mine[name] = (response.resources[name].version, body)
-                self.repeated = {each for each in self.repeated if each[0] != name}
             for name in response.removed:
                 self.mine.pop(name, None)
+            self.repeated = {each for each in self.repeated if each[0] not in response.names}
         error = "bad" if bad else None
         added = () if self.wildcard else tuple(sorted(names - self.names))
         self.names.update(added)

@@ -7,8 +7,9 @@ The rules, of which each has its cases in the tests:
 3. One response at a time: what changes meanwhile is gathered and sent, once, after the acknowledgement.
 4. `initial_resource_versions` of a resumed stream count as held: only differences are sent.
 5. Whoever subscribes to a name is told of it, though its version be unchanged or the name be unknown.
-6. A refusal never repeats the same version of the same name. It does not say which resource of a response was
-   bad, nor whether the good ones were taken, so those that travelled together are sent once more, each alone.
+6. A refusal never repeats the same version of the same name, until the client took another or a removal. It does not
+   say which resource of a response was bad, nor whether the good ones were taken, so those that travelled together are
+   sent once more, each alone.
 7. A nonce other than that of the response under way acknowledges nothing.
 8. A name that is given up under `*` is owed: the client may have forgotten it.
 
