@@ -101,7 +101,7 @@ class Instance:
         if logs is not None:
             _make(logs)
         try:
-            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parents()[0]))
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_parent()))
         except OSError as error:
             raise Terminal(f"no folder for temporary files can be made: {error.strerror}") from None
         try:
@@ -148,13 +148,9 @@ def parents() -> list[Path]:
     return list(dict.fromkeys(Path(parent) for parent in (tempfile.gettempdir(), "/tmp")))  # noqa: S108
 
 
-def _parents() -> list[Path]:
-    """Those of them where the paths of sockets are short enough; at least one, or Terminal is raised."""
-    found = [
-        parent
-        for parent in parents()
-        if len(os.fsencode(f"{parent}/{PREFIX}12345678{LONGEST_SOCKET}")) <= SOCKET_PATH_BYTES
-    ]
-    if not found:
-        raise Terminal("no folder for temporary files has a short enough path")
-    return found
+def _parent() -> Path:
+    """The first of them where the paths of sockets are short enough."""
+    for parent in parents():
+        if len(os.fsencode(f"{parent}/{PREFIX}12345678{LONGEST_SOCKET}")) <= SOCKET_PATH_BYTES:
+            return parent
+    raise Terminal("no folder for temporary files has a short enough path")

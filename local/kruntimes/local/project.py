@@ -24,8 +24,6 @@ ATTEMPTS = 100
 """As many as the API allows: on a laptop a function that was asked for stays until `krt dev` ends."""
 OUTLIVED = (Reason.RUNTIME_POD_LOST, Reason.FENCED_UNREGISTERED, Reason.RUNTIME_SERVER_FAILED)
 """What goes wrong around a function, and not with it: code that cannot be registered is told of at once."""
-
-
 OURS = "kruntimes"
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BASH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")

@@ -3,19 +3,17 @@
 Source: design §4 (Runtime); a Pod template is the user's and is checked by the API server when something is made of it.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kruntimes.common.api.quantities import KUBERNETES
 from kruntimes.controller.rollout import Trouble
 
 REFUSED_SECONDS = 30.0
 """What was refused is tried again after this, and at once when the template changes. A webhook, a policy or a quota may
 be mended without a change of anything that is watched; one small request in that time burdens nobody."""
 _NO_QUANTITY = "quantities must match the regular expression"
-_QUANTITY = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
-"""A quantity of Kubernetes: a decimal number with a suffix or an exponent."""
 NAMED_FIELDS = 3
 """So many of the wrong fields are named; who mends one of them the same way finds the rest."""
 
@@ -69,7 +67,7 @@ def explained(message: str, replica_set: Mapping[str, Any]) -> str:
 
 
 def _is_quantity(value: Any) -> bool:
-    return not isinstance(value, bool) and _QUANTITY.fullmatch(str(value)) is not None
+    return not isinstance(value, bool) and KUBERNETES.fullmatch(str(value)) is not None
 
 
 def _quantities(value: Any, path: str) -> Iterator[tuple[str, Any]]:

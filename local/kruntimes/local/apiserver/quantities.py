@@ -1,9 +1,9 @@
 """Kubernetes quantities: `1`, `500m`, `1.5Gi`, `1e3`. Pure. Exact, as decimal numbers."""
 
-import re
 from decimal import ROUND_CEILING, Decimal
 
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+from kruntimes.common.api.quantities import KUBERNETES
+
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 MAX_EXPONENT = 400
@@ -17,7 +17,7 @@ class BadQuantity(ValueError):
 
 def parse_quantity(text: str) -> Decimal:
     """Its value; what is finer than a billionth is rounded up. Raises BadQuantity."""
-    match = _QUANTITY.fullmatch(text)
+    match = KUBERNETES.fullmatch(text)
     if match is None:
         raise BadQuantity(text)
     digits, suffix = match[1], match[2] or ""

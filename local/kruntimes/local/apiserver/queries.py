@@ -65,8 +65,7 @@ def list_options(query: Query) -> ListOptions:
             raise bad_request("specifying resource version is not allowed when using continue")
         return ListOptions(limit=limit, token=token)
     if text and not text.isdecimal():
-        cause = invalid_value("resourceVersion", text[:40], f'strconv.ParseUint: parsing "{text[:40]}": invalid syntax')
-        raise bad_request(f"invalid resource version: {cause.field}: {cause.message}")
+        raise bad_request(f"invalid resource version: {_not_a_version(text).message}")
     asked = int(text or "0")
     return ListOptions(limit=limit, token="", exact=asked if match == "Exact" else None, at_least=asked)
 

@@ -9,9 +9,9 @@ as its standard input closes, which is what happens when the main process dies i
 
 Standard input takes the lines `TERM` (to the command alone, as a container's first process gets it) and `KILL` (to
 the whole tree). Standard output gives `started PID`, then one of `exited CODE`, `signaled NUMBER`, `failed SENTENCE`.
-The command's two output streams go to FILE, which is turned over to FILE.1 at N bytes. FILE.times
-says when. FD stays open as long as the
-shim lives, and is not handed to the command. Environment and working folder are the command's own.
+The command's two output streams go to FILE, which is turned over to FILE.1 at N bytes; FILE.times says when what was
+written. FD stays open as long as the shim lives, and is not handed to the command. Environment and working folder are
+the command's own.
 """
 
 import contextlib

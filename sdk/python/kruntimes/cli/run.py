@@ -41,9 +41,7 @@ def command(
     from kruntimes.cli.progress import Progress
     from kruntimes.sdk import manifests
 
-    chosen = runtime or RUNTIMES.get(file.suffix)
-    if chosen is None:
-        raise click.UsageError(f"--runtime: none is known for {file.suffix or 'a file without a suffix'}")
+    chosen = runtime or runtime_of(file)
     if chosen in RUNTIMES.values() and not all(handler.partition(".")):
         raise click.UsageError(f"--handler {handler!r}: not MODULE.FUNCTION, such as {file.stem}.handler")
     spec: dict[str, Any] = {}
@@ -61,6 +59,14 @@ def command(
         if wait_:
             client.wait(made.metadata.name, timeout=wait_timeout, seen=Progress())
     click.echo(made.metadata.name)
+
+
+def runtime_of(file: Path) -> str:
+    """The Runtime that runs files with its ending."""
+    found = RUNTIMES.get(file.suffix)
+    if found is None:
+        raise click.UsageError(f"--runtime: none is known for {file.suffix or 'a file without a suffix'}")
+    return found
 
 
 def source_of(file: Path) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from kruntimes.cli.options import Duration, Target, connection
-from kruntimes.cli.run import RUNTIMES, source_of, variable
+from kruntimes.cli.run import runtime_of, source_of, variable
 
 
 @click.command()
@@ -38,11 +38,13 @@ def command(
     from kruntimes.cli.progress import Progress
     from kruntimes.sdk import manifests
 
-    chosen = runtime or RUNTIMES.get(file.suffix)
-    if chosen is None:
-        raise click.UsageError(f"--runtime: none is known for {file.suffix or 'a file without a suffix'}")
     manifest = manifests.task_run(
-        runtime=chosen, source=source_of(file), entrypoint=entrypoint or file.name, args=args, stem=file.name, name=name
+        runtime=runtime or runtime_of(file),
+        source=source_of(file),
+        entrypoint=entrypoint or file.name,
+        args=args,
+        stem=file.name,
+        name=name,
     )
     if env:
         manifest["spec"]["env"] = [variable(text) for text in env]

@@ -14,6 +14,8 @@ RUNS = "runs"
 DEFAULT_REQUEST = 1
 DEFAULT_CAPACITY = 2
 
+KUBERNETES = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+"""Kubernetes' own quantities, of memory and the like: a decimal number, and a suffix or an exponent."""
 _FORM = re.compile(r"([0-9]{1,9})([kMG]|[KMG]i)?", re.ASCII)
 """Nine digits and at most a Gi stay below 2^63, so that no sum of 16 such numbers is a surprise to anyone."""
 _FACTORS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3}
