@@ -46,8 +46,9 @@ class Killer:
 
         def killed() -> bool:
             found = self.cluster.json("pod", pod, "-n", namespace)
-            states = found["status"].get("initContainerStatuses", []) + found["status"]["containerStatuses"]
-            identity = next(one["containerID"] for one in states if one["name"] == container).partition("://")[2]
+            identity = next(one["containerID"] for one in _states(found) if one["name"] == container).partition("://")[
+                2
+            ]
             said = self.cluster.kubectl("exec", "-n", PLACE, "killer", "--", "python3", "-c", KILL, identity)
             return int(said) > 0
 
@@ -56,9 +57,12 @@ class Killer:
 
 def restarts(pod: dict[str, Any]) -> int:
     """How often one of the Pod's containers was started again, of the one that it was most often."""
+    return max((int(one["restartCount"]) for one in _states(pod)), default=0)
+
+
+def _states(pod: dict[str, Any]) -> list[dict[str, Any]]:
     status = pod["status"]
-    states = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
-    return max((int(one["restartCount"]) for one in states), default=0)
+    return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
 
 
 @contextmanager

@@ -76,6 +76,11 @@ class Cluster:
         assert (done.returncode != 0) == fails, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr if fails else done.stdout
 
+    def paste(self, script: str) -> str:
+        """What a script printed that was pasted into a shell; what it left in the background is ended."""
+        ending = "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"
+        return self.run("bash", "-euo", "pipefail", "-c", f"{ending}\n{script}")
+
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
         """One kubectl command."""
         return self.run("kubectl", *arguments, text=text)
